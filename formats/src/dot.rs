@@ -22,16 +22,19 @@ pub const fn span_len(n_blocks: usize) -> usize {
 /// Dot product of a weight row with an int8 activation row.
 ///
 /// Each block gives one value `t` ([`BlockFormat::block_value`]) and the span's sum advances by
-/// `acc = fma(activation scale, t, acc)`; the eight spans meet in [`tree8`].
+/// `acc = fma(activation scale, t, acc)`; the eight spans meet in [`tree8`]. A block of several units takes one such
+/// step a unit, left to right ([`BlockFormat::unit_value`]); spans are cut between blocks all the same.
 pub fn dot_blocks<F: BlockFormat>(row: &[u8], x: &QuantizedRow) -> f32 {
     let n_blocks = row.len() / F::BLOCK_BYTES;
     let span = span_len(n_blocks).max(1);
     let mut spans = [0.0f32; SPANS];
     for (i, block) in row.chunks_exact(F::BLOCK_BYTES).enumerate() {
-        let at = i * F::BLOCK_LEN;
-        let t = F::block_value(block, x.block(at, F::BLOCK_LEN));
         let acc = &mut spans[i / span];
-        *acc = x.scale_at(at).mul_add(t, *acc);
+        for unit in 0..F::BLOCK_LEN / F::UNIT_LEN {
+            let at = i * F::BLOCK_LEN + unit * F::UNIT_LEN;
+            let t = F::unit_value(block, unit, x.block(at, F::UNIT_LEN));
+            *acc = x.scale_at(at).mul_add(t, *acc);
+        }
     }
     tree8(spans)
 }

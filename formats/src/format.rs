@@ -126,6 +126,10 @@ formats! {
     TQ2_0 = 35, "TQ2_0", 256, 66, I8x256;
     /// OCP microscaling 4-bit float, power-of-two scale per 32.
     MXFP4 = 39, "MXFP4", 32, 17, I8x32;
+    /// NVIDIA 4-bit float, 8-bit float scale per 16.
+    NVFP4 = 40, "NVFP4", 64, 36, I8x32;
+    /// Signs alone, scale per 128.
+    Q1_0 = 41, "Q1_0", 128, 18, I8x32;
 }
 
 impl Format {
