@@ -1,1 +1,17 @@
+//! The forward pass as data.
+//!
+//! An architecture writes a [`Plan`], a flat list of steps over activation slots; a [`Backend`] says which steps it runs
+//! and executes them; [`Placement`] decides, once, which step runs where.
 
+mod backend;
+mod batch;
+mod op;
+mod placement;
+mod plan;
+
+pub use backend::{Backend, ExecError, Executor, LoadOptions, Progress, Refusal, WeightSource};
+pub use batch::{Batch, BatchToken, KV_PAGE, KvType, PageId, Run};
+pub use llamay_formats::Format;
+pub use op::{KvId, Nonlinearity, Op, Projection, RopeId, SlotId, WeightId};
+pub use placement::{Fall, Placement, Tier, Unplaced};
+pub use plan::{KvLayer, Plan, Rope, RopePairs, Slot, Step, Weight};

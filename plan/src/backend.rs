@@ -1,0 +1,118 @@
+//! What a backend answers and how its loaded half is driven.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use llamay_formats::Format;
+
+use crate::{Batch, KvType, Op, PageId, Plan, WeightId};
+
+/// Why a backend does not run a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The backend has no kernel for the step.
+    Op(&'static str),
+    /// The backend runs the step, but not over a weight of this format.
+    Format(&'static str, Format),
+    /// The device lacks something that the kernel needs.
+    Device(&'static str, String),
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refusal::Op(op) => write!(f, "no {op} kernel"),
+            Refusal::Format(op, format) => write!(f, "no {format} {op} kernel"),
+            Refusal::Device(op, why) => write!(f, "{op}: {why}"),
+        }
+    }
+}
+
+/// Where weights come from: a file's map, or memory in tests.
+pub trait WeightSource: Send + Sync {
+    /// The weight's bytes, row after row, little-endian.
+    fn bytes(&self, weight: WeightId) -> Result<Cow<'_, [u8]>, String>;
+
+    /// Says that these bytes of the weight will not be read again soon, so that their pages can go.
+    fn release(&self, weight: WeightId, bytes: std::ops::Range<usize>);
+}
+
+/// Reports the bytes of weights loaded so far, out of all.
+pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
+
+/// How to load a plan.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadOptions {
+    /// Element type of the KV cache.
+    pub kv: KvType,
+}
+
+/// A compute device, before anything is loaded to it.
+pub trait Backend: Send + Sync {
+    /// A short name, such as `cpu` or `vulkan:0`.
+    fn name(&self) -> String;
+
+    /// One line for people: the device, its kernels, its threads.
+    fn describe(&self) -> String;
+
+    /// Whether the step runs here with weights of these formats (in the order of [`Op::weights`]).
+    ///
+    /// Implementations match every variant and every field by name, so that a new one does not compile until it is
+    /// implemented or refused.
+    fn supports(&self, op: &Op, formats: &[Format]) -> Result<(), Refusal>;
+
+    /// Bytes the device has free for weights and cache, where that is known.
+    fn free_memory(&self) -> Option<u64>;
+
+    /// Loads the plan's weights.
+    fn load(
+        &self,
+        plan: Arc<Plan>,
+        weights: Arc<dyn WeightSource>,
+        options: LoadOptions,
+        progress: Progress<'_>,
+    ) -> Result<Box<dyn Executor>, ExecError>;
+}
+
+/// A plan with its weights on a device.
+pub trait Executor: Send {
+    /// Runs the batch and puts the logits of the tokens that want them into `logits`, row after row of `n_vocab`.
+    ///
+    /// The batch is valid: tokens are in the vocabulary and positions have pages that were reserved.
+    fn forward(&mut self, batch: Batch<'_>, logits: &mut Vec<f32>) -> Result<(), ExecError>;
+
+    /// Makes sure that pages `0..n` exist in every cache layer; their old content stays.
+    fn reserve_pages(&mut self, n: usize) -> Result<(), ExecError>;
+
+    /// Copies a page in every layer.
+    fn copy_page(&mut self, from: PageId, to: PageId);
+}
+
+/// What goes wrong while loading or running.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    /// A weight could not be read.
+    #[error("weight {name}: {why}")]
+    Weight {
+        /// The tensor's name.
+        name: String,
+        /// The reader's sentence.
+        why: String,
+    },
+    /// Memory for something could not be had.
+    #[error("out of memory: {what} needs {bytes} bytes")]
+    OutOfMemory {
+        /// What was to be allocated.
+        what: &'static str,
+        /// Its size.
+        bytes: u64,
+    },
+    /// A step gave NaN or infinity.
+    #[error("{step} gave a value that is not finite for token {token} of the batch")]
+    NotFinite {
+        /// The first such step, as [`Plan::describe_step`] names it.
+        step: String,
+        /// Row of the value.
+        token: usize,
+    },
+}
