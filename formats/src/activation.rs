@@ -29,6 +29,14 @@ pub struct QuantizedBlock<'a> {
     pub sums: &'a [i16],
 }
 
+impl QuantizedBlock<'_> {
+    /// Sum of all quants of the block.
+    #[inline(always)]
+    pub fn sum(&self) -> i32 {
+        self.sums.iter().map(|&s| i32::from(s)).sum()
+    }
+}
+
 /// The scale of one block: its largest magnitude over 127, or 0 for a block that counts as all zero.
 pub fn block_scale(amax: f32) -> f32 {
     if amax >= MIN_AMAX { amax * (1.0 / 127.0) } else { 0.0 }
@@ -63,7 +71,8 @@ impl QuantizedRow {
             row.scales.push(scale);
             row.quants.extend(block.iter().map(|v| round_even(v * inverse) as i8));
         }
-        row.sums.extend(row.quants.chunks_exact(SUM_LEN).map(|q| q.iter().map(|&v| i16::from(v)).sum::<i16>()));
+        row.sums
+            .extend(row.quants.chunks_exact(SUM_LEN).map(|q| q.iter().map(|&v| i16::from(v)).sum::<i16>()));
         row
     }
 

@@ -16,6 +16,8 @@
 //! `block_value` fixes the format's arithmetic for every backend: integers exact, then one float product, or one fused
 //! multiply-add where the format has a minimum.
 #![deny(missing_docs)]
+// Formats keep the names that everybody knows them by.
+#![allow(non_camel_case_types)]
 
 mod activation;
 mod dispatch;
@@ -50,6 +52,9 @@ pub trait BlockFormat {
     const BLOCK_LEN: usize = Self::FORMAT.block_len();
     /// Bytes of one block.
     const BLOCK_BYTES: usize = Self::FORMAT.block_bytes();
+    /// Elements of one step of the float chain, a divisor of the block: the whole block, except where a float scale,
+    /// the weight's own (NVFP4) or the activation's (Q1_0), covers less than that.
+    const UNIT_LEN: usize = Self::BLOCK_LEN;
     /// The encoder, for formats that have one.
     const ENCODER: Option<BlockEncoder> = None;
 
@@ -59,7 +64,19 @@ pub trait BlockFormat {
     /// The block's dot product with `x`, before the activation's scale: one exact integer sum times the weight scale,
     /// plus, for formats with a minimum, the exact sum that goes with it:
     /// `d * isum`, or `fma(d, isum, m * msum)`.
+    ///
+    /// A format of several units returns the sum of their values, left to right; its dot takes the units one by one.
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32;
+
+    /// As [`Self::block_value`], for the elements `unit * UNIT_LEN..(unit + 1) * UNIT_LEN` alone; `x` holds just these.
+    fn unit_value(block: &[u8], unit: usize, x: QuantizedBlock<'_>) -> f32 {
+        debug_assert_eq!(
+            (unit, Self::UNIT_LEN),
+            (0, Self::BLOCK_LEN),
+            "a format of several units gives its own"
+        );
+        Self::block_value(block, x)
+    }
 }
 
 /// Encodes one block: finite weights, the importance of each of them (any non-negative numbers; all equal if absent),

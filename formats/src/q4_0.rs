@@ -2,31 +2,46 @@
 //!
 //! Layout (18 bytes): `d: f16`, then 16 bytes; byte `i` holds weight `i` in its low and `i + 16` in its high nibble.
 
-use crate::{BlockFormat, Format, QuantizedBlock, f16_at};
+use crate::{
+    BlockEncoder, BlockFormat, Format, QuantizedBlock, dot_i8, encode::signed_max, f16_at, planes, put_f16,
+};
 
 /// The Q4_0 block format.
 #[derive(Debug)]
 pub struct Q4_0;
 
+/// The quants of a block, offset removed: -8..=7.
+#[inline(always)]
+pub fn quants(block: &[u8]) -> [i8; 32] {
+    let mut q = [0; 32];
+    planes::unpack::<4>(&block[2..18], 16, &mut q);
+    q.map(|q| q - 8)
+}
+
 impl BlockFormat for Q4_0 {
     const FORMAT: Format = Format::Q4_0;
-    const BLOCK_LEN: usize = 32;
-    const BLOCK_BYTES: usize = 18;
+    const ENCODER: Option<BlockEncoder> = Some(encode);
 
     fn decode(block: &[u8], out: &mut [f32]) {
         let d = f16_at(block, 0);
-        for (i, q) in block[2..].iter().enumerate() {
-            out[i] = d * f32::from((q & 15) as i8 - 8);
-            out[i + 16] = d * f32::from((q >> 4) as i8 - 8);
+        for (out, q) in out.iter_mut().zip(quants(block)) {
+            *out = d * f32::from(q);
         }
     }
 
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
-        let mut sum = 0i32;
-        for (i, q) in block[2..].iter().enumerate() {
-            sum += (i32::from(q & 15) - 8) * i32::from(x.quants[i]);
-            sum += (i32::from(q >> 4) - 8) * i32::from(x.quants[i + 16]);
-        }
-        f16_at(block, 0) * sum as f32
+        f16_at(block, 0) * dot_i8(&quants(block), x.quants) as f32
     }
+}
+
+/// The weight of largest magnitude becomes -8, whichever its sign, since only that side has a ninth step.
+fn encode(src: &[f32], _: Option<&[f32]>, out: &mut [u8]) {
+    let d = signed_max(src) / -8.0;
+    let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
+    let mut q = [0; 32];
+    for (q, x) in q.iter_mut().zip(src) {
+        *q = ((x * inverse + 8.5) as u8).min(15);
+    }
+    put_f16(out, 0, d);
+    planes::pack::<4>(&q, 16, &mut out[2..18]);
 }
