@@ -29,7 +29,13 @@ pub struct QuantizedBlock<'a> {
     pub sums: &'a [i16],
 }
 
-impl QuantizedBlock<'_> {
+impl<'a> QuantizedBlock<'a> {
+    /// The block in parts of `len` elements, a multiple of [`SUM_LEN`].
+    pub fn parts(self, len: usize) -> impl Iterator<Item = QuantizedBlock<'a>> {
+        let sums = self.sums.chunks_exact(len / SUM_LEN);
+        self.quants.chunks_exact(len).zip(sums).map(|(quants, sums)| QuantizedBlock { quants, sums })
+    }
+
     /// Sum of all quants of the block.
     #[inline(always)]
     pub fn sum(&self) -> i32 {

@@ -4,21 +4,6 @@ use crate::encode::{encode_blocks, encode_plain};
 use crate::plain::{self, PlainFormat};
 use crate::*;
 
-/// Stands in for formats that another file will bring.
-struct Pending<const ID: u32>;
-
-impl<const ID: u32> BlockFormat for Pending<ID> {
-    const FORMAT: Format = Format::from_id(ID).unwrap();
-
-    fn decode(_: &[u8], out: &mut [f32]) {
-        out.fill(0.0);
-    }
-
-    fn block_value(_: &[u8], _: QuantizedBlock<'_>) -> f32 {
-        0.0
-    }
-}
-
 /// Evaluates `$plain` or `$block` with `$F` naming the type that implements the format: one line a format.
 macro_rules! with_format {
     ($format:expr, plain $P:ident => $plain:expr, block $F:ident => $block:expr) => {{
@@ -55,20 +40,20 @@ macro_rules! with_format {
             Format::Q5_K => block!(q5_k::Q5_K),
             Format::Q6_K => block!(q6_k::Q6_K),
             Format::Q8_K => block!(q8_k::Q8_K),
-            Format::IQ2_XXS => block!(Pending<16>),
-            Format::IQ2_XS => block!(Pending<17>),
-            Format::IQ3_XXS => block!(Pending<18>),
-            Format::IQ1_S => block!(Pending<19>),
-            Format::IQ4_NL => block!(Pending<20>),
-            Format::IQ3_S => block!(Pending<21>),
-            Format::IQ2_S => block!(Pending<22>),
-            Format::IQ4_XS => block!(Pending<23>),
-            Format::IQ1_M => block!(Pending<29>),
-            Format::TQ1_0 => block!(Pending<34>),
-            Format::TQ2_0 => block!(Pending<35>),
-            Format::MXFP4 => block!(Pending<39>),
-            Format::NVFP4 => block!(Pending<40>),
-            Format::Q1_0 => block!(Pending<41>),
+            Format::IQ2_XXS => block!(iq2_xxs::IQ2_XXS),
+            Format::IQ2_XS => block!(iq2_xs::IQ2_XS),
+            Format::IQ3_XXS => block!(iq3_xxs::IQ3_XXS),
+            Format::IQ1_S => block!(iq1_s::IQ1_S),
+            Format::IQ4_NL => block!(iq4_nl::IQ4_NL),
+            Format::IQ3_S => block!(iq3_s::IQ3_S),
+            Format::IQ2_S => block!(iq2_s::IQ2_S),
+            Format::IQ4_XS => block!(iq4_xs::IQ4_XS),
+            Format::IQ1_M => block!(iq1_m::IQ1_M),
+            Format::TQ1_0 => block!(tq1_0::TQ1_0),
+            Format::TQ2_0 => block!(tq2_0::TQ2_0),
+            Format::MXFP4 => block!(mxfp4::MXFP4),
+            Format::NVFP4 => block!(nvfp4::NVFP4),
+            Format::Q1_0 => block!(q1_0::Q1_0),
         }
     }};
 }

@@ -20,12 +20,27 @@
 #![allow(non_camel_case_types)]
 
 mod activation;
+mod codes;
 mod dispatch;
 mod dot;
 mod encode;
+mod fit;
 mod format;
+pub mod grids;
+pub mod iq1_m;
+pub mod iq1_s;
+pub mod iq2_s;
+pub mod iq2_xs;
+pub mod iq2_xxs;
+pub mod iq3_s;
+pub mod iq3_xxs;
+pub mod iq4_nl;
+pub mod iq4_xs;
+pub mod mxfp4;
+pub mod nvfp4;
 pub mod plain;
 pub mod planes;
+pub mod q1_0;
 pub mod q2_k;
 pub mod q3_k;
 pub mod q4_0;
@@ -38,8 +53,11 @@ pub mod q6_k;
 pub mod q8_0;
 pub mod q8_1;
 pub mod q8_k;
+pub mod tq1_0;
+pub mod tq2_0;
 
 pub use activation::{MIN_AMAX, QuantizedBlock, QuantizedRow, SUM_LEN, block_scale, round_even};
+pub use codes::{CODE_SUB_LEN, Codes};
 pub use dot::{SPANS, dot_blocks, dot_floats, span_len, tree8};
 pub use encode::EncodeError;
 pub use format::{Activation, Format};
@@ -87,6 +105,18 @@ pub type BlockEncoder = fn(src: &[f32], importance: Option<&[f32]>, out: &mut [u
 #[inline(always)]
 fn f16_at(bytes: &[u8], at: usize) -> f32 {
     half::f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
+}
+
+/// The 16-bit word at byte `at`.
+#[inline(always)]
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// The 32-bit word at byte `at`.
+#[inline(always)]
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 /// Writes `value`, rounded to half precision, at byte `at`.
