@@ -3,7 +3,7 @@
 //! Layout (84 bytes): 16 bytes with a scale in the low and a minimum in the high nibble, 64 bytes of quants, `d: f16`,
 //! `dmin: f16`. The quants lie in planes of 32: bytes `0..32` hold weights `0..128`, two bits each, lowest first.
 
-use crate::{BlockFormat, Format, QuantizedBlock, dot_i8, f16_at, planes};
+use crate::{BlockEncoder, BlockFormat, Format, QuantizedBlock, dot_i8, f16_at, fit::fit_affine, planes};
 
 /// The Q2_K block format.
 #[derive(Debug)]
@@ -31,6 +31,7 @@ pub fn super_scales(block: &[u8]) -> (f32, f32) {
 
 impl BlockFormat for Q2_K {
     const FORMAT: Format = Format::Q2_K;
+    const ENCODER: Option<BlockEncoder> = Some(encode);
 
     fn decode(block: &[u8], out: &mut [f32]) {
         let (d, dmin) = super_scales(block);
@@ -55,4 +56,14 @@ impl BlockFormat for Q2_K {
         }
         d.mul_add(isum as f32, -dmin * msum as f32)
     }
+}
+
+fn encode(src: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
+    let fit = fit_affine::<16>(src, importance, 3, 15);
+    for (out, (scale, min)) in out.iter_mut().zip(fit.scales.iter().zip(fit.mins)) {
+        *out = scale | min << 4;
+    }
+    planes::pack::<2>(&fit.quants, 32, &mut out[16..80]);
+    out[80..82].copy_from_slice(&fit.d.to_le_bytes());
+    out[82..84].copy_from_slice(&fit.dmin.to_le_bytes());
 }

@@ -5,7 +5,7 @@
 //! has its low four bits in the low nibble of byte `j`, scale `8 + j` in the high nibble; the upper two bits of scale `j`
 //! are bits `2 * (j / 4)` and the next of byte `8 + j % 4`.
 
-use crate::{BlockFormat, Format, QuantizedBlock, dot_i8, f16_at, planes};
+use crate::{BlockEncoder, BlockFormat, Format, QuantizedBlock, dot_i8, f16_at, fit::fit_symmetric, planes};
 
 /// The Q3_K block format.
 #[derive(Debug)]
@@ -43,6 +43,7 @@ pub fn super_scale(block: &[u8]) -> f32 {
 
 impl BlockFormat for Q3_K {
     const FORMAT: Format = Format::Q3_K;
+    const ENCODER: Option<BlockEncoder> = Some(encode);
 
     fn decode(block: &[u8], out: &mut [f32]) {
         let d = super_scale(block);
@@ -65,4 +66,14 @@ impl BlockFormat for Q3_K {
         }
         super_scale(block) * isum as f32
     }
+}
+
+fn encode(src: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
+    let fit = fit_symmetric(src, importance, 4, 32);
+    let scales = fit.scales.map(|s| (s + 32) as u8);
+    planes::pack::<1>(&fit.quants.map(|q| q >> 2), 32, &mut out[..32]);
+    planes::pack::<2>(&fit.quants, 32, &mut out[32..96]);
+    planes::pack::<4>(&scales, 8, &mut out[96..104]);
+    planes::pack::<2>(&scales.map(|s| s >> 4), 4, &mut out[104..108]);
+    out[108..110].copy_from_slice(&fit.d.to_le_bytes());
 }

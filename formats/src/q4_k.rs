@@ -3,7 +3,7 @@
 //! Layout (144 bytes): `d: f16`, `dmin: f16`, 12 bytes of scales and minima ([`unpack_scales`]), 128 bytes of quants.
 //! The quants lie in planes of 32: bytes `0..32` hold weights `0..32` in their low and `32..64` in their high nibbles.
 
-use crate::{BlockFormat, Format, QuantizedBlock, dot_i8, f16_at, planes};
+use crate::{BlockEncoder, BlockFormat, Format, QuantizedBlock, dot_i8, f16_at, fit::fit_affine, planes};
 
 /// The Q4_K block format.
 #[derive(Debug)]
@@ -77,6 +77,7 @@ pub(crate) fn value_with(block: &[u8], q: &[i8; 256], x: QuantizedBlock<'_>) -> 
 
 impl BlockFormat for Q4_K {
     const FORMAT: Format = Format::Q4_K;
+    const ENCODER: Option<BlockEncoder> = Some(encode);
 
     fn decode(block: &[u8], out: &mut [f32]) {
         decode_with(block, &quants(block), out);
@@ -85,4 +86,12 @@ impl BlockFormat for Q4_K {
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         value_with(block, &quants(block), x)
     }
+}
+
+fn encode(src: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
+    let fit = fit_affine::<8>(src, importance, 15, 63);
+    out[..2].copy_from_slice(&fit.d.to_le_bytes());
+    out[2..4].copy_from_slice(&fit.dmin.to_le_bytes());
+    pack_scales(&fit.scales, &fit.mins, &mut out[4..16]);
+    planes::pack::<4>(&fit.quants, 32, &mut out[16..144]);
 }

@@ -3,7 +3,7 @@
 //! Layout (210 bytes): 128 bytes with the low four bits, 64 bytes with the upper two, 16 `i8` scales, `d: f16`.
 //! Low bits: planes of 64, two fields a byte. Upper bits: planes of 32, four fields a byte.
 
-use crate::{BlockFormat, Format, QuantizedBlock, dot_i8, f16_at, planes};
+use crate::{BlockEncoder, BlockFormat, Format, QuantizedBlock, dot_i8, f16_at, fit::fit_symmetric, planes};
 
 /// The Q6_K block format.
 #[derive(Debug)]
@@ -35,6 +35,7 @@ pub fn super_scale(block: &[u8]) -> f32 {
 
 impl BlockFormat for Q6_K {
     const FORMAT: Format = Format::Q6_K;
+    const ENCODER: Option<BlockEncoder> = Some(encode);
 
     fn decode(block: &[u8], out: &mut [f32]) {
         let d = super_scale(block);
@@ -57,4 +58,12 @@ impl BlockFormat for Q6_K {
         }
         super_scale(block) * isum as f32
     }
+}
+
+fn encode(src: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
+    let fit = fit_symmetric(src, importance, 32, 128);
+    planes::pack::<4>(&fit.quants, 64, &mut out[..128]);
+    planes::pack::<2>(&fit.quants.map(|q| q >> 4), 32, &mut out[128..192]);
+    out[192..208].copy_from_slice(&fit.scales.map(|s| s as u8));
+    out[208..210].copy_from_slice(&fit.d.to_le_bytes());
 }
