@@ -1,0 +1,86 @@
+//! The bytes of one file: mapped, or held in memory.
+
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+use memmap2::Mmap;
+
+use crate::Error;
+
+pub(crate) enum Source {
+    Map(Mmap),
+    Memory(Vec<u8>),
+}
+
+impl Source {
+    /// Maps a regular file read-only.
+    pub(crate) fn open(path: &Path) -> Result<Source, Error> {
+        let about = fs::metadata(path).map_err(|e| Error::io(path, "cannot be opened", e))?;
+        // Looked at first: opening a pipe would wait for a writer, and mapping a directory fails with a riddle.
+        if about.is_dir() {
+            let error = io::Error::new(io::ErrorKind::IsADirectory, "it is a directory");
+            return Err(Error::io(path, "cannot be opened", error));
+        }
+        if !about.is_file() {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
+            return Err(Error::io(path, "cannot be opened", error));
+        }
+        let file = File::open(path).map_err(|e| Error::io(path, "cannot be opened", e))?;
+        if about.len() == 0 {
+            return Ok(Source::Memory(Vec::new()));
+        }
+        // SAFETY: the map is private, read-only, and owned by `Source`, so every slice of it ends before it is
+        // unmapped. What cannot be ruled out is another process writing to the file meanwhile. Such a write can change
+        // the bytes under a slice, so nothing here trusts what was checked earlier: lengths are checked again at each
+        // access, strings are validated again, and tensor data has no invalid bit patterns. If the file is truncated,
+        // touching a page past its new end raises SIGBUS, which ends this process without reading foreign memory.
+        // `Gguf::open` tells callers so.
+        let map = unsafe { Mmap::map(&file) };
+        map.map(Source::Map).map_err(|e| Error::io(path, "cannot be mapped into memory", e))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Source::Map(map) => map,
+            Source::Memory(bytes) => bytes,
+        }
+    }
+
+    /// Lets go of the resident pages that lie wholly inside `range`; a later read fetches them from the file again.
+    #[cfg(unix)]
+    pub(crate) fn release(&self, range: Range<usize>) {
+        let Source::Map(map) = self else { return };
+        // SAFETY: asking for a system constant has no preconditions.
+        let Ok(page) = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }) else { return };
+        if page == 0 {
+            return;
+        }
+        // The map starts on a page boundary, so positions in the file and in memory round alike.
+        let start = range.start.next_multiple_of(page);
+        let end = range.end.min(map.len()) / page * page;
+        if start < end {
+            // SAFETY: the map is of a file, private and never written through, so no page differs from the file and
+            // dropping one loses nothing: `MADV_DONTNEED` makes the next access read the same bytes again.
+            let advised =
+                unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start) };
+            // Memory stays resident if the system declines; nothing depends on it.
+            drop(advised);
+        }
+    }
+
+    /// Elsewhere the system reclaims the pages of a map by itself.
+    #[cfg(not(unix))]
+    pub(crate) fn release(&self, _range: Range<usize>) {}
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let how = match self {
+            Source::Map(_) => "mapped",
+            Source::Memory(_) => "in memory",
+        };
+        write!(f, "{} bytes {how}", self.bytes().len())
+    }
+}
