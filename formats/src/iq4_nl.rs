@@ -4,6 +4,7 @@
 
 use crate::{
     BlockEncoder, BlockFormat, Format, QuantizedBlock, dot_i8, encode::signed_max, f16_at, planes, put_f16,
+    tree8,
 };
 
 /// The IQ4_NL block format.
@@ -41,59 +42,78 @@ fn encode(src: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
     let mut weights = [0.0; 32];
     error_weights(src, importance, &mut weights);
     put_f16(out, 0, best_scale(src, &weights));
-    let codes: [u8; 32] = nearest_codes(src, f16_at(out, 0));
-    planes::pack::<4>(&codes, 16, &mut out[2..18]);
+    planes::pack::<4>(&nearest_codes(src, f16_at(out, 0)), 16, &mut out[2..18]);
 }
 
-/// How much the squared error of each weight counts.
-///
-/// Large weights count more: by their square, or where the columns' importance is known, by the gentler
-/// `importance * sqrt(x^2 + 2 mean(x^2))`. All is relative to the largest weight, so that nothing underflows.
+/// How much the squared error of each weight counts: `importance * sqrt(mean square + square)`, as for the K formats.
+/// All is relative to the largest weight and the largest importance, so that nothing underflows.
 pub(crate) fn error_weights(src: &[f32], importance: Option<&[f32]>, weights: &mut [f32]) {
     let max = signed_max(src);
-    let inverse = if max == 0.0 { 0.0 } else { 1.0 / max };
     for (w, x) in weights.iter_mut().zip(src) {
-        *w = (x * inverse) * (x * inverse);
+        *w = if max == 0.0 { 0.0 } else { (x / max) * (x / max) };
     }
-    if let Some(importance) = importance.filter(|i| i.iter().any(|&i| i > 0.0)) {
-        let spread = 2.0 * weights.iter().sum::<f32>() / weights.len() as f32;
+    let mean_square = weights.iter().sum::<f32>() / weights.len() as f32;
+    for w in &mut *weights {
+        *w = (mean_square + *w).sqrt();
+    }
+    if let Some(importance) = importance {
+        let peak = signed_max(importance);
         for (w, importance) in weights.iter_mut().zip(importance) {
-            *w = importance * (*w + spread).sqrt();
+            *w *= if peak > 0.0 { importance / peak } else { 1.0 };
         }
     }
 }
 
-/// A scale of little weighted squared error for `src` with the nearest codes.
+/// A scale of little weighted squared error for 32 weights with the nearest codes.
 ///
 /// The largest weight is taken to places around either end of the table; each time the codes are chosen, then the scale
 /// that fits them best, which is `sum(w x q) / sum(w q^2)` and lowers the error by `sum(w x q)^2 / sum(w q^2)`.
 pub(crate) fn best_scale(src: &[f32], weights: &[f32]) -> f32 {
-    const TARGETS: [f32; 15] = [
-        -141.0, -137.0, -133.0, -130.0, -127.0, -124.0, -121.0, -117.0, -113.0, -109.0, 106.0, 110.0, 113.0,
-        117.0, 122.0,
-    ];
     let max = signed_max(src);
     if max == 0.0 {
         return 0.0;
     }
+    let x: [f32; 32] = std::array::from_fn(|i| src[i] / max);
     let (mut scale, mut gain) = (0.0, 0.0);
-    for target in TARGETS {
-        let (mut xq, mut qq) = (0.0f32, 0.0f32);
-        for (&x, &w) in src.iter().zip(weights) {
-            let x = x / max;
-            let q = f32::from(IQ4_VALUES[usize::from(nearest_code(x * target))]);
-            xq += w * x * q;
-            qq += w * q * q;
+    let mut consider = |inverse: f32| {
+        let (mut xq, mut qq) = ([0.0f32; 8], [0.0f32; 8]);
+        for (i, q) in nearest_values(&x, inverse).into_iter().enumerate() {
+            xq[i % 8] += weights[i] * x[i] * q;
+            qq[i % 8] += weights[i] * q * q;
         }
-        if qq > 0.0 && xq * xq / qq > gain {
-            (scale, gain) = (xq / qq * max, xq * xq / qq);
+        let (xq, qq) = (tree8(xq), tree8(qq));
+        if qq > 0.0 && xq * xq > gain * qq {
+            (scale, gain) = (xq / qq, xq * xq / qq);
         }
+        scale
+    };
+    for step in -5..=5 {
+        consider(-127.0 + 4.0 * step as f32);
+        consider(113.0 + 4.0 * step as f32);
     }
-    scale
+    let fitted = consider(-127.0);
+    if fitted == 0.0 {
+        return 0.0;
+    }
+    consider(1.0 / fitted) * max
 }
 
-/// The nearest codes of `src` under a scale.
-pub(crate) fn nearest_codes<const N: usize>(src: &[f32], scale: f32) -> [u8; N] {
+/// The values nearest to `x * inverse`, walking up the table in all lanes at once.
+#[inline(always)]
+fn nearest_values(x: &[f32; 32], inverse: f32) -> [f32; 32] {
+    let mut values = [f32::from(IQ4_VALUES[0]); 32];
+    for pair in IQ4_VALUES.windows(2) {
+        let (low, high) = (f32::from(pair[0]), f32::from(pair[1]));
+        let middle = 0.5 * (low + high);
+        for (value, x) in values.iter_mut().zip(x) {
+            *value = if x * inverse > middle { high } else { *value };
+        }
+    }
+    values
+}
+
+/// The nearest codes of 32 weights under a scale.
+pub(crate) fn nearest_codes(src: &[f32], scale: f32) -> [u8; 32] {
     let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
     std::array::from_fn(|i| nearest_code(src[i] * inverse))
 }
@@ -101,7 +121,7 @@ pub(crate) fn nearest_codes<const N: usize>(src: &[f32], scale: f32) -> [u8; N] 
 /// The code whose value is nearest to `x`.
 #[inline(always)]
 fn nearest_code(x: f32) -> u8 {
-    let above = |pair: &[i8]| u8::from(2.0 * x > f32::from(i16::from(pair[0]) + i16::from(pair[1])));
+    let above = |pair: &[i8]| u8::from(2.0 * x > f32::from(pair[0]) + f32::from(pair[1]));
     IQ4_VALUES.windows(2).map(above).sum()
 }
 

@@ -52,8 +52,7 @@ fn encode(src: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
     out[4..8].fill(0);
     for (sub, (src, scale)) in src.chunks_exact(32).zip(scales).enumerate() {
         let multiple = (scale * inverse).round_ties_even().clamp(-32.0, 31.0);
-        let codes: [u8; 32] = nearest_codes(src, d * multiple);
-        planes::pack::<4>(&codes, 16, &mut out[8 + 16 * sub..24 + 16 * sub]);
+        planes::pack::<4>(&nearest_codes(src, d * multiple), 16, &mut out[8 + 16 * sub..24 + 16 * sub]);
         let stored = (multiple as i8 + 32) as u8;
         out[4 + sub / 2] |= (stored & 15) << (4 * (sub % 2));
         high |= u16::from(stored >> 4) << (2 * sub);

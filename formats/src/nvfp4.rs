@@ -55,3 +55,18 @@ impl BlockFormat for NVFP4 {
         half_scale(block[unit]) * dot_i8(&quants(block, unit), x.quants) as f32
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_are_the_unsigned_e4m3_numbers() {
+        for (scale, value) in [(0x00, 0.0), (0x01, 1.0 / 512.0), (0x07, 7.0 / 512.0), (0x08, 1.0 / 64.0)] {
+            assert_eq!(2.0 * half_scale(scale), value);
+        }
+        for (scale, value) in [(0x38, 1.0), (0x3c, 1.5), (0x7e, 448.0), (0x7f, 0.0), (0xb8, 1.0)] {
+            assert_eq!(2.0 * half_scale(scale), value);
+        }
+    }
+}

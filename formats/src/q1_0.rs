@@ -46,3 +46,24 @@ fn encode(src: &[f32], _: Option<&[f32]>, out: &mut [u8]) {
     put_f16(out, 0, d);
     planes::pack::<1>(&bits, 1, &mut out[2..18]);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_bit_is_plus_lowest_bit_first() {
+        let mut block = [0u8; 18];
+        put_f16(&mut block, 0, 0.5);
+        block[2] = 0b0000_0101;
+        block[17] = 0b1000_0000;
+        let mut w = [0.0; 128];
+        Q1_0::decode(&block, &mut w);
+        let plus: Vec<usize> = (0..128).filter(|&i| w[i] == 0.5).collect();
+        assert_eq!(plus, [0, 2, 127]);
+        assert!(w.iter().all(|w| w.abs() == 0.5));
+        let mut again = [0; 18];
+        encode(&w, None, &mut again);
+        assert_eq!(again, block);
+    }
+}
