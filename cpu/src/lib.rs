@@ -1,1 +1,3 @@
+//! The CPU backend: kernels, the thread pool, the executor.
 
+pub mod math;
