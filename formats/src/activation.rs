@@ -45,14 +45,16 @@ impl<'a> QuantizedBlock<'a> {
 
 /// The scale of one block: its largest magnitude over 127, or 0 for a block that counts as all zero.
 pub fn block_scale(amax: f32) -> f32 {
-    if amax >= MIN_AMAX { amax * (1.0 / 127.0) } else { 0.0 }
+    if amax < MIN_AMAX { 0.0 } else { amax * (1.0 / 127.0) }
 }
+
+/// 1.5 * 2^23: adding it to a magnitude below 2^22 leaves no fraction bits.
+pub const ROUND_MAGIC: f32 = 12_582_912.0;
 
 /// Rounds to the nearest integer, ties to even; exact for magnitudes below 2^22.
 #[inline(always)]
 pub fn round_even(x: f32) -> f32 {
-    const MAGIC: f32 = 12_582_912.0; // 1.5 * 2^23: adding it leaves no fraction bits
-    (x + MAGIC) - MAGIC
+    (x + ROUND_MAGIC) - ROUND_MAGIC
 }
 
 impl QuantizedRow {
@@ -71,7 +73,8 @@ impl QuantizedRow {
             sums: Vec::with_capacity(x.len() / SUM_LEN),
         };
         for block in x.chunks_exact(len) {
-            let amax = block.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+            // By bits, a NaN is the largest magnitude: it spoils the scale and so is never lost.
+            let amax = f32::from_bits(block.iter().fold(0, |m, v| m.max(v.to_bits() & 0x7fff_ffff)));
             let scale = block_scale(amax);
             let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
             row.scales.push(scale);
