@@ -12,9 +12,10 @@
 //! Weights are first divided by the largest magnitude, so that no sum can overflow.
 
 use half::f16;
+use wide::f32x8;
 
 use crate::encode::{min_max, signed_max};
-use crate::{round_even, tree8};
+use crate::{ROUND_MAGIC, round_even, tree8};
 
 /// Weights of a super-block.
 const LEN: usize = 256;
@@ -77,19 +78,24 @@ impl Scaled {
     }
 }
 
-/// Sums `N` terms of each (x, weight) in eight lanes: the order is fixed and a compiler can vectorise it.
+/// Sums `N` terms of each (x, weight), eight at a time in a fixed order.
 #[inline(always)]
-fn sum_lanes<const N: usize>(x: &[f32], weight: &[f32], term: impl Fn(f32, f32) -> [f32; N]) -> [f32; N] {
-    let mut acc = [[0.0f32; 8]; N];
-    for (x, weight) in x.chunks_exact(8).zip(weight.chunks_exact(8)) {
-        for lane in 0..8 {
-            let term = term(x[lane], weight[lane]);
-            for n in 0..N {
-                acc[n][lane] += term[n];
-            }
+fn sums<const N: usize>(x: &[f32], weight: &[f32], terms: impl Fn(f32x8, f32x8) -> [f32x8; N]) -> [f32; N] {
+    let mut acc = [f32x8::ZERO; N];
+    for (x, weight) in x.as_chunks::<8>().0.iter().zip(weight.as_chunks::<8>().0) {
+        let terms = terms(f32x8::new(*x), f32x8::new(*weight));
+        for (acc, term) in acc.iter_mut().zip(terms) {
+            *acc += term;
         }
     }
-    acc.map(tree8)
+    acc.map(|acc| tree8(acc.to_array()))
+}
+
+/// As [`quant`], eight at a time, for finite numbers.
+#[inline(always)]
+fn quants(x: f32x8, inverse: f32, lo: f32, hi: f32) -> f32x8 {
+    let rounded = (x * inverse + ROUND_MAGIC) - ROUND_MAGIC;
+    rounded.fast_max(f32x8::splat(lo)).fast_min(f32x8::splat(hi))
 }
 
 /// `x` in steps of `1 / inverse`, rounded and kept in range.
@@ -98,17 +104,18 @@ fn quant(x: f32, inverse: f32, lo: f32, hi: f32) -> f32 {
     round_even(x * inverse).max(lo).min(hi)
 }
 
+/// The reciprocal, or 0 where it would not be finite.
 #[inline(always)]
 fn inverse_of(scale: f32) -> f32 {
-    if scale == 0.0 { 0.0 } else { 1.0 / scale }
+    if scale.abs() < f32::MIN_POSITIVE { 0.0 } else { 1.0 / scale }
 }
 
 /// Weighted squared error of a sub-block whose weights become `scale * q - min`, with the best quants.
 #[inline(always)]
 fn error(x: &[f32], weight: &[f32], scale: f32, min: f32, lo: f32, hi: f32) -> f32 {
     let inverse = inverse_of(scale);
-    let [error] = sum_lanes(x, weight, |x, weight| {
-        let off = scale * quant(x + min, inverse, lo, hi) - min - x;
+    let [error] = sums(x, weight, |x, weight| {
+        let off = quants(x + min, inverse, lo, hi) * scale - (x + min);
         [weight * off * off]
     });
     error
@@ -180,8 +187,8 @@ fn symmetric_scale(x: &[f32], weight: &[f32], lo: f32, hi: f32) -> f32 {
     // For given quants the error falls by (Σwqx)² / Σwq²; `best` is the largest fall and its scale.
     let mut best = (0.0f32, 0.0f32);
     let mut consider = |inverse: f32| {
-        let [qx, qq] = sum_lanes(x, weight, |x, weight| {
-            let q = quant(x, inverse, lo, hi);
+        let [qx, qq] = sums(x, weight, |x, weight| {
+            let q = quants(x, inverse, lo, hi);
             [weight * q * x, weight * q * q]
         });
         if qq > 0.0 && qx * qx > best.0 * qq {
@@ -190,8 +197,8 @@ fn symmetric_scale(x: &[f32], weight: &[f32], lo: f32, hi: f32) -> f32 {
         best.1
     };
     // The peak lands near one end of the range or the other, a step within it or somewhat outside.
-    for tenth in -9..=9 {
-        let shift = tenth as f32 * 0.1;
+    for fifth in -4..=4 {
+        let shift = fifth as f32 * 0.2;
         consider((lo + shift) / peak);
         consider((hi + shift) / peak);
     }
@@ -260,11 +267,11 @@ fn affine_scale(x: &[f32], weight: &[f32], hi: f32) -> (f32, f32) {
     if range <= 0.0 {
         return (0.0, min);
     }
-    let [w, wx, wxx] = sum_lanes(x, weight, |x, w| [w, w * x, w * x * x]).map(f64::from);
+    let [w, wx, wxx] = sums(x, weight, |x, w| [w, w * x, w * x * x]).map(f64::from);
     let mut best = (f64::INFINITY, 0.0f32, min);
     let mut consider = |inverse: f32, min: f32| {
-        let [q, qq, qx] = sum_lanes(x, weight, |x, weight| {
-            let q = quant(x + min, inverse, 0.0, hi);
+        let [q, qq, qx] = sums(x, weight, |x, weight| {
+            let q = quants(x + min, inverse, 0.0, hi);
             [weight * q, weight * q * q, weight * q * x]
         })
         .map(f64::from);
@@ -291,7 +298,6 @@ fn affine_scale(x: &[f32], weight: &[f32], hi: f32) -> (f32, f32) {
 }
 
 /// The least-squares super-scale and super-minimum for given integer scales; `None` where they are not determined.
-#[expect(clippy::type_complexity)]
 fn super_scales(
     scaled: &Scaled,
     sub_len: usize,

@@ -56,7 +56,7 @@ pub mod q8_k;
 pub mod tq1_0;
 pub mod tq2_0;
 
-pub use activation::{MIN_AMAX, QuantizedBlock, QuantizedRow, SUM_LEN, block_scale, round_even};
+pub use activation::{MIN_AMAX, QuantizedBlock, QuantizedRow, ROUND_MAGIC, SUM_LEN, block_scale, round_even};
 pub use codes::{CODE_SUB_LEN, Codes};
 pub use dot::{SPANS, dot_blocks, dot_floats, span_len, tree8};
 pub use encode::EncodeError;
