@@ -19,7 +19,7 @@ pub static IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 
 pub fn quants<const N: usize>(bytes: &[u8]) -> [i8; N] {
     let mut q = [0; N];
     planes::unpack::<4>(bytes, 16, &mut q);
-    q.map(|q| IQ4_VALUES[q as usize])
+    q.map(|q| IQ4_VALUES[usize::from(q as u8 & 15)])
 }
 
 impl BlockFormat for IQ4_NL {

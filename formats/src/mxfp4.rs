@@ -22,7 +22,7 @@ pub const MIN_DOT_EXPONENT: u8 = 99;
 pub fn quants(block: &[u8]) -> [i8; 32] {
     let mut q = [0; 32];
     planes::unpack::<4>(&block[1..17], 16, &mut q);
-    q.map(|q| E2M1_DOUBLED[q as usize])
+    q.map(|q| E2M1_DOUBLED[usize::from(q as u8 & 15)])
 }
 
 /// Half of the block's scale, 2^(e - 128), which goes with the doubled quants; subnormal for `e < 2`.

@@ -17,7 +17,7 @@ pub struct NVFP4;
 pub fn quants(block: &[u8], unit: usize) -> [i8; 16] {
     let mut q = [0; 16];
     planes::unpack::<4>(&block[4 + 8 * unit..12 + 8 * unit], 8, &mut q);
-    q.map(|q| E2M1_DOUBLED[q as usize])
+    q.map(|q| E2M1_DOUBLED[usize::from(q as u8 & 15)])
 }
 
 /// Half of a unit's scale, which goes with the doubled quants. Four bits of exponent with bias 7, three of mantissa; the
