@@ -48,7 +48,10 @@ impl<'a> Cursor<'a> {
             None => Err(self.error(
                 self.at,
                 field,
-                format!("needs {n} bytes, but the file ends after {} more", self.remaining()),
+                format!(
+                    "it takes {n} bytes, but only {} are left; the file may be cut short",
+                    self.remaining()
+                ),
             )),
         }
     }
@@ -76,11 +79,13 @@ impl<'a> Cursor<'a> {
         let most = self.remaining() / least;
         match usize::try_from(count) {
             Ok(count) if count <= most => Ok(count),
-            _ => Err(self.error(
-                at,
-                field,
-                format!("{count} cannot be: only {} bytes follow, enough for {most}", self.remaining()),
-            )),
+            _ => {
+                let left = self.remaining();
+                let room = if least == 1 { String::new() } else { format!(", enough for {most}") };
+                let problem =
+                    format!("{count} is too much: only {left} bytes follow{room}; the file may be cut short");
+                Err(self.error(at, field, problem))
+            }
         }
     }
 
@@ -89,7 +94,7 @@ impl<'a> Cursor<'a> {
         let at = self.at;
         let bytes = self.take(len, field)?;
         std::str::from_utf8(bytes).map_err(|e| {
-            self.error(at, field, format!("is not UTF-8 (its byte {} is out of place)", e.valid_up_to()))
+            self.error(at, field, format!("the text is not UTF-8, from its byte {} on", e.valid_up_to()))
         })
     }
 }

@@ -50,15 +50,12 @@ pub(crate) fn all_present(path: &Path, parts: &[PathBuf]) -> Result<(), Error> {
     if missing.len() > MOST {
         names.push(format!("{} more", missing.len() - MOST));
     }
+    let are = if missing.len() == 1 { "is" } else { "are" };
     let problem = format!(
-        "{} of the {} parts of this model missing: {}",
-        are(missing.len()),
+        "of the {} parts of this model, {} {are} missing: {}",
         parts.len(),
+        missing.len(),
         names.join(", ")
     );
     Err(Error::Split { path: path.to_owned(), problem })
-}
-
-fn are(n: usize) -> String {
-    format!("{n} {}", if n == 1 { "is" } else { "are" })
 }

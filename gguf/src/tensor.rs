@@ -133,7 +133,7 @@ pub(crate) fn n_bytes(format: Format, dims: &[u64]) -> Result<u64, String> {
     }
     n_elements(dims)
         .and_then(|n| (n / block_len).checked_mul(format.block_bytes() as u64))
-        .ok_or_else(|| "the dimensions multiply to more than any file can hold".into())
+        .ok_or_else(|| "their product is more than any file can hold".into())
 }
 
 /// An entry of the table before the start of the data is known.
@@ -175,7 +175,7 @@ impl Entry {
         let kind = TensorType::from_id(c.u32(&format_args!("{field}: type"))?);
         let dims_field = format_args!("{field}: dimensions {dims:?}").to_string();
         let n_elements = n_elements(&dims)
-            .ok_or_else(|| c.error(dims_at, &dims_field, "they multiply to more than any file can hold"))?;
+            .ok_or_else(|| c.error(dims_at, &dims_field, "their product is more than any file can hold"))?;
         let n_bytes = match kind {
             TensorType::Known(format) => {
                 Some(n_bytes(format, &dims).map_err(|problem| c.error(dims_at, &dims_field, problem))?)
