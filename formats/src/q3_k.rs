@@ -77,3 +77,21 @@ fn encode(src: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
     planes::pack::<2>(&scales.map(|s| s >> 4), 4, &mut out[104..108]);
     out[108..110].copy_from_slice(&fit.d.to_le_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scale_bits_lie_where_the_layout_says() {
+        assert_eq!(unpack_scales(&[0; 12]), [-32; 16]);
+        for j in 0..16 {
+            let mut bytes = [0u8; 12];
+            bytes[j % 8] = 0b1010 << (j / 8 * 4);
+            bytes[8 + j % 4] = 0b10 << (j / 4 * 2);
+            let mut expected = [-32; 16];
+            expected[j] = 0b10_1010 - 32;
+            assert_eq!(unpack_scales(&bytes), expected);
+        }
+    }
+}

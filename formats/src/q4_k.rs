@@ -95,3 +95,19 @@ fn encode(src: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
     pack_scales(&fit.scales, &fit.mins, &mut out[4..16]);
     planes::pack::<4>(&fit.quants, 32, &mut out[16..144]);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_and_minima_come_back_from_twelve_bytes() {
+        for shift in 0..64u8 {
+            let scales: [u8; 8] = std::array::from_fn(|j| (j as u8 * 9 + shift) & 63);
+            let mins: [u8; 8] = std::array::from_fn(|j| 63 - ((j as u8 * 5 + shift) & 63));
+            let mut bytes = [0; 12];
+            pack_scales(&scales, &mins, &mut bytes);
+            assert_eq!(unpack_scales(&bytes), (scales, mins));
+        }
+    }
+}

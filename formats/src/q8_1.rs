@@ -41,5 +41,31 @@ fn encode(src: &[f32], _: Option<&[f32]>, out: &mut [u8]) {
         *out = q as u8;
     }
     put_f16(out, 0, d);
-    put_f16(out, 2, d * sum as f32);
+    // The sum overflows half precision long before the scale does; nothing here depends on it.
+    put_f16(out, 2, (d * sum as f32).clamp(-65504.0, 65504.0));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_scale_sum_and_quants() {
+        let mut block = [0; 36];
+        let weights: Vec<f32> = (0..32).map(|i| if i == 5 { -63.5 } else { i as f32 * 0.5 }).collect();
+        encode(&weights, None, &mut block);
+        let sum: f32 = weights.iter().sum();
+        assert_eq!((f16_at(&block, 0), f16_at(&block, 2)), (0.5, sum));
+        assert_eq!(block[4..].iter().map(|&q| f32::from(q as i8) * 0.5).collect::<Vec<_>>(), weights);
+        let mut decoded = [0.0; 32];
+        Q8_1::decode(&block, &mut decoded);
+        assert_eq!(decoded.as_slice(), weights);
+    }
+
+    #[test]
+    fn a_sum_beyond_half_precision_is_its_largest_number() {
+        let mut block = [0; 36];
+        encode(&[-40000.0; 32], None, &mut block);
+        assert_eq!(f16_at(&block, 2), -65504.0);
+    }
 }
