@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+"""Time llamay against llama.cpp on this machine, both in one run and in turns.
+
+    bench.py                 pp512 and tg128 on the two test models, 1 and 2 threads
+    bench.py --load          opening a model to its first token, and peak memory
+    bench.py --noisy         what decoding keeps when another process burns a core
+    bench.py --ppl           perplexity of the same text
+    bench.py --all           all four
+
+Each sample is a process of its own on either side, which loads the model (not timed), runs the shape once unseen and
+once timed. So neither engine ever runs beside the other's idle threads or memory, and a slow minute of the machine
+falls on both: samples alternate A B, B A, A B, …, and a ratio is taken within each pair. Machines are noisy: read
+the spread before the median.
+
+The incumbent is installed by pip into a private environment in the cache on the first run (a native build, up to half
+an hour on two cores). Results go to stdout as a table and to bench/results/ as JSON.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(HERE.parent))
+import fetch  # noqa: E402
+
+PEER_PACKAGE = "llama-cpp-python==0.3.36"
+PROMPT = "The Eiffel Tower stands in the city of"
+N_PROMPT, N_GEN = 512, 128
+# 46 kB is about two dozen chunks of 512 tokens: enough for the engines' difference, too little for a figure of merit.
+TEXT_BYTES = 46_000
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def run_json(command):
+    """Run a process and parse the JSON object, or array of one, that it prints."""
+    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"bench.py: {' '.join(map(str, command))} exited {done.returncode}:\n{done.stderr[-2000:]}")
+    found = json.loads(done.stdout)
+    return found[0] if isinstance(found, list) else found
+
+
+class Llamay:
+    """The release binary, through its public commands."""
+
+    name = "llamay"
+
+    def __init__(self, binary):
+        self.binary = binary
+
+    def version(self):
+        return run_json([self.binary, "version", "--json"])
+
+    def speed(self, model, shape, threads):
+        """Tokens per second of one timed repetition of `shape` (flags of `bench`)."""
+        command = [self.binary, "bench", "-m", model, *shape, "-t", threads, "-r", 1, "-o", "json"]
+        return run_json(command)["samples_ts"][0]
+
+    def first_token(self, model, threads):
+        """Whole process, start to exit, for one greedy token; peak memory as the kernel counted it.
+
+        That is stricter than the peer's figure, which leaves out process start and exit.
+        """
+        command = [self.binary, "run", model, PROMPT, "--raw", "-n", 1, "--temp", 0, "-t", threads]
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            sys.exit(f"bench.py: {' '.join(map(str, command))} exited {process.returncode}")
+        return {"first_token_s": time.perf_counter() - start, "peak_mib": usage.ru_maxrss / 1024}
+
+    def perplexity(self, model, text, threads):
+        return run_json([self.binary, "perplexity", model, text, "-c", 512, "-t", threads, "-o", "json"])
+
+
+class Peer:
+    """llama.cpp, through peer_llama_cpp.py in the private environment."""
+
+    name = "llama.cpp"
+
+    def __init__(self, cache):
+        self.venv = cache / "peer-venv"
+        self.python = self.venv / "bin" / "python"
+        self.driver = HERE / "peer_llama_cpp.py"
+
+    def installed(self):
+        if not self.python.exists():
+            return False
+        query = [str(self.python), "-c", "import importlib.metadata as m; print(m.version('llama-cpp-python'))"]
+        found = subprocess.run(query, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        return found.stdout.strip() == PEER_PACKAGE.split("==")[1]
+
+    def install(self):
+        if self.installed():
+            return
+        say(f"installing {PEER_PACKAGE} into {self.venv}: it builds llama.cpp for this CPU, up to half an hour")
+        subprocess.run([sys.executable, "-m", "venv", str(self.venv)], check=True)
+        environment = {**os.environ, "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count())}
+        pip = [str(self.python), "-m", "pip", "install", "--quiet", PEER_PACKAGE]
+        if subprocess.run(pip, env=environment).returncode != 0:
+            sys.exit(f"bench.py: pip could not install {PEER_PACKAGE}; it needs the network and a C++ compiler")
+
+    def ask(self, *command):
+        return run_json([self.python, self.driver, *command])
+
+    def version(self):
+        return self.ask("version")
+
+    def speed(self, model, shape, threads):
+        return self.ask("bench", model, *shape, "-t", threads, "-r", 1)["samples_ts"][0]
+
+    def first_token(self, model, threads):
+        found = self.ask("first-token", model, PROMPT, "-t", threads)
+        return {key: found[key] for key in ("first_token_s", "peak_mib")}
+
+    def perplexity(self, model, text, threads):
+        return self.ask("perplexity", model, text, "-c", 512, "-t", threads)
+
+
+def summary(values):
+    return {"median": statistics.median(values), "min": min(values), "max": max(values), "samples": values}
+
+
+def alternate(engines, reps, sample):
+    """`sample(engine)` for each engine, `reps` times, the order swapped each time; a list of samples per engine."""
+    found = [[] for _ in engines]
+    for rep in range(reps):
+        order = range(len(engines)) if rep % 2 == 0 else reversed(range(len(engines)))
+        for index in order:
+            found[index].append(sample(engines[index]))
+    return found
+
+
+def compare(engines, reps, sample):
+    """Medians per engine and, where both ran, the ratio first ÷ second of each pair."""
+    found = alternate(engines, reps, sample)
+    row = {engine.name: summary(values) for engine, values in zip(engines, found)}
+    if len(engines) == 2:
+        row["ratio"] = summary([a / b for a, b in zip(*found)])
+    return row
+
+
+@contextmanager
+def burning_core():
+    """Another process that never rests, left to the scheduler as a stranger's would be."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def show(title, row, unit):
+    """One line of the table: each engine's median, then the ratio with its spread."""
+    cells = [f"{name} {entry['median']:8.2f} {unit}" for name, entry in row.items() if name != "ratio"]
+    if ratio := row.get("ratio"):
+        cells.append(f"ratio {ratio['median']:.2f} ({ratio['min']:.2f}–{ratio['max']:.2f})")
+    print(f"{title:<38} {'  '.join(cells)}", flush=True)
+
+
+def run_speed(engines, models, args):
+    rows = []
+    for name, model in models:
+        for threads in args.threads:
+            for test, shape in ((f"pp{N_PROMPT}", ["-p", N_PROMPT, "-n", 0]), (f"tg{N_GEN}", ["-p", 0, "-n", N_GEN])):
+                row = compare(engines, args.reps, lambda engine: engine.speed(model, shape, threads))
+                show(f"{name} {test} t={threads}", row, "t/s")
+                rows.append({"model": name, "test": test, "threads": threads, "unit": "t/s", **row})
+    return rows
+
+
+def run_load(engines, models, args):
+    rows = []
+    threads = max(args.threads)
+    for name, model in models:
+        found = alternate(engines, args.reps, lambda engine: engine.first_token(model, threads))
+        file_mib = model.stat().st_size / 2**20
+        for key, unit in (("first_token_s", "s"), ("peak_mib", "MiB")):
+            values = [[sample[key] for sample in samples] for samples in found]
+            row = {engine.name: summary(v) for engine, v in zip(engines, values)}
+            if len(engines) == 2:
+                row["ratio"] = summary([a / b for a, b in zip(*values)])
+            show(f"{name} {key} (file {file_mib:.0f} MiB)", row, unit)
+            rows.append({"model": name, "test": key, "threads": threads, "unit": unit, "file_mib": file_mib, **row})
+    return rows
+
+
+def run_noisy(engines, models, args):
+    """Share of its quiet two-thread decode speed that each engine keeps beside one busy process."""
+    rows = []
+    threads = max(args.threads)
+    shape = ["-p", 0, "-n", N_GEN]
+
+    def kept(engine, model):
+        quiet = engine.speed(model, shape, threads)
+        with burning_core():
+            return engine.speed(model, shape, threads) / quiet * 100
+
+    for name, model in models:
+        row = compare(engines, args.reps, lambda engine: kept(engine, model))
+        show(f"{name} tg{N_GEN} t={threads} kept beside a busy core", row, "%")
+        rows.append({"model": name, "test": "noisy", "threads": threads, "unit": "%", **row})
+    return rows
+
+
+def run_perplexity(engines, models, args):
+    rows = []
+    threads = max(args.threads)
+    text = fetch_asset("texts") / "alice29.txt"
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as part:
+        part.write(text.read_bytes()[:TEXT_BYTES].decode(errors="ignore"))
+        part.flush()
+        for name, model in models:
+            found = [engine.perplexity(model, part.name, threads) for engine in engines]
+            cells = [f"{e.name} {f['ppl']:.4f} ± {f['stderr']:.4f}" for e, f in zip(engines, found)]
+            row = {"model": name, "test": "perplexity", **{e.name: f for e, f in zip(engines, found)}}
+            if len(found) == 2:
+                row["difference_percent"] = (found[0]["ppl"] / found[1]["ppl"] - 1) * 100
+                cells.append(f"difference {row['difference_percent']:+.3f} %")
+            print(f"{name + ' perplexity':<38} {'  '.join(cells)}", flush=True)
+            rows.append(row)
+    return rows
+
+
+def fetch_asset(name):
+    asset = next(asset for asset in fetch.ASSETS if asset.name == name)
+    with tempfile.TemporaryDirectory(prefix="llamay-fetch-") as folder:
+        return fetch.fetch(asset, fetch.cache_folder(), fetch.Downloads(folder))
+
+
+def find_models(names):
+    """(name, path) of each: an asset of fetch.py, or a path to a GGUF."""
+    known = {asset.name for asset in fetch.ASSETS}
+    return [(name, fetch_asset(name)) if name in known else (Path(name).stem, Path(name)) for name in names]
+
+
+def cpu_name():
+    try:
+        with open("/proc/cpuinfo") as file:
+            found = re.search(r"^(?:model name|Model)\s*: (.+)$", file.read(), re.M)
+    except OSError:
+        found = None
+    return found[1].strip() if found else platform.processor() or platform.machine()
+
+
+def write_results(report, out):
+    if out is None:
+        slug = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", report["cpu"].lower())).strip("-")
+        out = ROOT / "bench" / "results" / f"{slug}-{report['date'][:10]}.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(report, indent=1) + "\n")
+    say(f"written to {out}")
+
+
+MODES = {"speed": run_speed, "load": run_load, "noisy": run_noisy, "ppl": run_perplexity}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for mode, run in MODES.items():
+        parser.add_argument(f"--{mode}", action="store_true", help=f"run this part (speed alone is the default): {run.__name__}")
+    parser.add_argument("--all", action="store_true", help="run every part")
+    parser.add_argument("--models", nargs="+", default=["smollm2", "gemma3"], help="names of fetch.py --list, or GGUF paths")
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--reps", type=int, default=5, help="pairs of samples for each figure")
+    parser.add_argument("--llamay", type=Path, default=ROOT / "target" / "release" / "llamay", help="the binary to time")
+    parser.add_argument("--only", choices=("llamay", "peer"), help="time one engine, without ratios")
+    parser.add_argument("--out", type=Path, help="JSON file to write (default: bench/results/<cpu>-<date>.json)")
+    args = parser.parse_args()
+    modes = [mode for mode in MODES if args.all or getattr(args, mode)] or ["speed"]
+
+    engines = []
+    if args.only != "peer":
+        if not args.llamay.exists():
+            sys.exit(f"bench.py: {args.llamay} is not there; run `make build` first")
+        engines.append(Llamay(args.llamay))
+    if args.only != "llamay":
+        peer = Peer(fetch.cache_folder())
+        peer.install()
+        engines.append(peer)
+    models = find_models(args.models)
+
+    report = {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "cpu": cpu_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "os": platform.platform(),
+        "reps": args.reps,
+        "versions": {engine.name: engine.version() for engine in engines},
+    }
+    print(f"{report['cpu']}, {report['cores']} cores; medians of {args.reps}, ratio llamay ÷ llama.cpp with min–max of the pairs")
+    for mode in modes:
+        report[mode] = MODES[mode](engines, models, args)
+    write_results(report, args.out)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except fetch.FetchError as error:
+        sys.exit(f"bench.py: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""The incumbent, llama.cpp, behind commands like llamay's: one task a process, one JSON object on stdout.
+
+It talks to the C API through the ctypes layer of `llama-cpp-python`, whose Python classes are not used, and runs
+with that API's defaults, which are llama-bench's: f16 KV cache, flash attention when it is to be had, weights
+mapped and repacked for this CPU. Times begin after the library is loaded, so Python's start never counts.
+
+    peer_llama_cpp.py bench MODEL [-p N] [-n N] [-d N] [-t N] [-r N]
+    peer_llama_cpp.py first-token MODEL PROMPT [-t N]
+    peer_llama_cpp.py perplexity MODEL FILE [-c N] [-t N]
+    peer_llama_cpp.py version
+"""
+
+import argparse
+import ctypes
+import json
+import math
+import os
+import random
+import sys
+import time
+
+import llama_cpp as lc
+import numpy as np
+
+BATCH = 512
+WARM_UP_TOKENS = 16
+
+
+def resident_kib(field):
+    """`VmRSS` (now) or `VmHWM` (peak) of this process; the peak is reset by `forget_peak`."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(field))
+
+
+def forget_peak():
+    """Start the peak memory count here, so that Python and its imports are known and can be taken off."""
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+
+
+class Engine:
+    """A model and one context of `n_ctx` positions."""
+
+    def __init__(self, path, n_ctx, n_threads):
+        self.model = lc.llama_model_load_from_file(os.fsencode(path), lc.llama_model_default_params())
+        if not self.model:
+            sys.exit(f"peer: cannot load {path}")
+        params = lc.llama_context_default_params()
+        params.n_ctx = n_ctx
+        params.n_batch = params.n_ubatch = BATCH
+        params.n_threads = params.n_threads_batch = n_threads
+        params.swa_full = False
+        self.context = lc.llama_init_from_model(self.model, params)
+        if not self.context:
+            sys.exit(f"peer: cannot make a context of {n_ctx} positions")
+        self.vocab = lc.llama_model_get_vocab(self.model)
+        self.n_vocab = lc.llama_vocab_n_tokens(self.vocab)
+        self.adds_bos = lc.llama_vocab_get_add_bos(self.vocab)
+        self.batch = lc.llama_batch_init(BATCH, 0, 1)
+        self.position = 0
+
+    def clear(self):
+        lc.llama_memory_clear(lc.llama_get_memory(self.context), False)
+        self.position = 0
+
+    def decode(self, tokens, wants_logits):
+        """One llama_decode over at most BATCH tokens; `wants_logits(position)` picks the rows to compute."""
+        batch = self.batch
+        batch.n_tokens = len(tokens)
+        for i, token in enumerate(tokens):
+            batch.token[i] = token
+            batch.pos[i] = self.position + i
+            batch.n_seq_id[i] = 1
+            batch.seq_id[i][0] = 0
+            batch.logits[i] = wants_logits(self.position + i)
+        if status := lc.llama_decode(self.context, batch):
+            sys.exit(f"peer: llama_decode gave {status}")
+        lc.llama_synchronize(self.context)
+        self.position += len(tokens)
+
+    def prefill(self, tokens):
+        """All tokens in batches of BATCH; logits of the last of each batch only, as llama-bench does."""
+        for start in range(0, len(tokens), BATCH):
+            part = tokens[start : start + BATCH]
+            last = self.position + len(part) - 1
+            self.decode(part, lambda position: position == last)
+
+    def tokenize(self, text, parse_special=False):
+        data = text.encode()
+        room = (lc.llama_token * (len(data) + 8))()
+        count = lc.llama_tokenize(self.vocab, data, len(data), room, len(room), True, parse_special)
+        return list(room[:count])
+
+    def logits(self, row):
+        """Logits of the batch's `row`-th token (-1: the last), a view of [n_vocab] floats."""
+        pointer = lc.llama_get_logits_ith(self.context, row)
+        return np.ctypeslib.as_array(pointer, shape=(self.n_vocab,))
+
+
+def bench(args):
+    """llama-bench's two tests: `n_prompt` tokens at once, or `n_gen` tokens one by one, after `n_depth`."""
+    engine = Engine(args.model, args.n_prompt + args.n_gen + args.n_depth, args.threads)
+    rng = random.Random(1)
+    some = lambda n: [rng.randrange(engine.n_vocab) for _ in range(n)]
+
+    def once(n_gen):
+        if args.n_prompt:
+            engine.prefill(some(args.n_prompt))
+        for token in some(n_gen):
+            engine.decode([token], lambda _: True)
+
+    once(min(args.n_gen, WARM_UP_TOKENS))
+    samples = []
+    for _ in range(args.repetitions):
+        engine.clear()
+        engine.prefill(some(args.n_depth))
+        start = time.perf_counter()
+        once(args.n_gen)
+        samples.append((args.n_prompt + args.n_gen) / (time.perf_counter() - start))
+    return {"n_prompt": args.n_prompt, "n_gen": args.n_gen, "n_threads": args.threads, "samples_ts": samples}
+
+
+def first_token(args):
+    """Seconds from opening the file to the first greedy token of PROMPT, and peak memory beyond Python's own."""
+    forget_peak()
+    before = resident_kib("VmRSS")
+    start = time.perf_counter()
+    engine = Engine(args.model, args.ctx_size, args.threads)
+    loaded = time.perf_counter()
+    engine.prefill(engine.tokenize(args.prompt))
+    token = int(engine.logits(-1).argmax())
+    end = time.perf_counter()
+    peak = resident_kib("VmHWM") - before
+    return {"load_s": loaded - start, "first_token_s": end - start, "peak_mib": peak / 1024, "token": token}
+
+
+def perplexity(args):
+    """llama-perplexity's definition: disjoint chunks of n_ctx tokens, the second half of each scored,
+
+    the first token of each replaced by BOS when the model asks for one. One chunk a decode (llama-perplexity
+    packs several sequences in a batch, which changes nothing but rounding).
+    """
+    n_ctx = args.ctx_size
+    engine = Engine(args.model, n_ctx, args.threads)
+    with open(args.file, encoding="utf-8") as file:
+        tokens = engine.tokenize(file.read())
+    n_chunks = len(tokens) // n_ctx
+    if n_chunks < 2:
+        sys.exit(f"peer: {args.file} has {len(tokens)} tokens, perplexity needs at least {2 * n_ctx}")
+    first = n_ctx // 2
+    losses = []
+    for chunk in range(n_chunks):
+        piece = tokens[chunk * n_ctx : (chunk + 1) * n_ctx]
+        inputs = [lc.llama_vocab_bos(engine.vocab), *piece[1:]] if engine.adds_bos else piece
+        engine.clear()
+        for start in range(0, n_ctx, BATCH):
+            part = inputs[start : start + BATCH]
+            engine.decode(part, lambda position: position >= first)
+            for i in range(len(part)):
+                if first <= start + i < n_ctx - 1:
+                    row = engine.logits(i).astype(np.float64)
+                    top = row.max()
+                    losses.append(top + math.log(np.exp(row - top).sum()) - row[piece[start + i + 1]])
+    losses = np.array(losses)
+    mean = losses.mean()
+    error = math.sqrt(max((losses**2).mean() - mean**2, 0.0) / (len(losses) - 1)) * math.exp(mean)
+    return {"ppl": math.exp(mean), "stderr": error, "chunks": n_chunks, "tokens": len(tokens)}
+
+
+def version(_):
+    return {"llama_cpp_python": lc.__version__, "system_info": lc.llama_print_system_info().decode().strip()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+
+    def command(name, run, *positionals):
+        sub = commands.add_parser(name)
+        sub.set_defaults(run=run)
+        for positional in positionals:
+            sub.add_argument(positional)
+        sub.add_argument("-t", "--threads", type=int, default=os.cpu_count())
+        sub.add_argument("-c", "--ctx-size", type=int, default=512)
+        return sub
+
+    sub = command("bench", bench, "model")
+    sub.add_argument("-p", "--n-prompt", type=int, default=0)
+    sub.add_argument("-n", "--n-gen", type=int, default=0)
+    sub.add_argument("-d", "--n-depth", type=int, default=0)
+    sub.add_argument("-r", "--repetitions", type=int, default=1)
+    command("first-token", first_token, "model", "prompt")
+    command("perplexity", perplexity, "model", "file")
+    command("version", version)
+    args = parser.parse_args()
+    # The callback must outlive every call into the library, or it is freed under it.
+    quiet = lc.llama_log_callback(lambda _level, _text, _data: None)
+    lc.llama_log_set(quiet, ctypes.c_void_p(0))
+    lc.llama_backend_init()
+    print(json.dumps(args.run(args)))
+
+
+if __name__ == "__main__":
+    main()
