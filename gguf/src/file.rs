@@ -150,8 +150,14 @@ impl Gguf {
     /// Lets go of the memory that reading the tensor's data has made resident: the pages that hold nothing else. The
     /// data can be read again, from the file. Does nothing for a model in memory, or where the system has no such call.
     pub fn release(&self, tensor: &TensorInfo) {
+        self.release_range(tensor, 0..usize::MAX);
+    }
+
+    /// As [`Gguf::release`], for some bytes of the tensor's data; what lies past its end is ignored.
+    pub fn release_range(&self, tensor: &TensorInfo, bytes: Range<usize>) {
         if let Ok((part, range)) = self.locate(tensor) {
-            part.source.release(range);
+            let at = |i: usize| range.start.saturating_add(i).min(range.end);
+            part.source.release(at(bytes.start)..at(bytes.end));
         }
     }
 
