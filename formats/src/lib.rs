@@ -4,6 +4,19 @@
 //! [`Format`] is the closed list and its methods ([`Format::decode`], [`Format::dot`], [`Format::encode`], …) reach
 //! the right file.
 //!
+//! ```
+//! use llamay_formats::{Format, QuantizedRow};
+//!
+//! let weights: Vec<f32> = (0..256).map(|i| (i as f32 - 100.0) / 64.0).collect();
+//! let mut row = vec![0; Format::Q4_K.row_bytes(256).unwrap()];
+//! Format::Q4_K.encode(&weights, None, &mut row)?;
+//!
+//! let x = QuantizedRow::new(Format::Q4_K.activation(), &[0.5; 256]);
+//! let exact: f32 = weights.iter().map(|w| w * 0.5).sum();
+//! assert!((Format::Q4_K.dot(&row, &x) - exact).abs() < 0.02 * exact);
+//! # Ok::<(), llamay_formats::EncodeError>(())
+//! ```
+//!
 //! # Adding a format
 //!
 //! 1. Add its line to the list in `format.rs`: number, name, block length, block bytes, and the [`Activation`] its
