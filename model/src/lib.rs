@@ -1,1 +1,76 @@
+//! Architectures: from a GGUF file's metadata and tensors to a [`Plan`].
+//!
+//! An architecture computes nothing. It reads its hyperparameters, checks every tensor's name, shape and type, and writes
+//! down the steps of the forward pass; backends execute those and never learn the architecture's name. Whatever a file
+//! asks for that is not understood is refused here, by name, before anything is loaded.
+//!
+//! # Adding an architecture
+//!
+//! 1. Write `src/<name>.rs` with one function that reads top to bottom like the model's forward pass; `llama.rs` is the
+//!    example. [`Config`](config) reads and checks what nearly all models share.
+//! 2. Add its line to [`ARCHITECTURES`].
+//! 3. Add a generated model to `src/shapes/list.rs`, its Hugging Face twin to `tools/reference/make.py`, and run that.
+//!
+//! ```
+//! use llamay_formats::Format;
+//! use llamay_gguf::Gguf;
+//! use llamay_model::shapes::Shape;
+//!
+//! let shape = Shape::named("llama-gqa").expect("a generated model");
+//! let file = Gguf::from_bytes(shape.gguf(Format::Q8_0)?)?;
+//! let plan = llamay_model::plan(&file)?;
+//! assert_eq!(plan.architecture, "llama");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
+mod architecture;
+mod builder;
+mod config;
+mod error;
+mod gemma3;
+mod llama;
+#[cfg(feature = "test-data")]
+pub mod naive;
+#[cfg(feature = "test-data")]
+pub mod reference;
+mod rope;
+pub mod shapes;
+mod tensors;
+mod validate;
+
+pub use architecture::{ARCHITECTURES, Architecture, architectures};
+pub use error::ModelError;
+pub use llamay_plan::Plan;
+pub use validate::{Invalid, validate};
+
+use llamay_gguf::Gguf;
+
+/// What a file holds, as far as running it goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    /// The forward pass.
+    pub plan: Plan,
+    /// Tensors of the file that the plan does not read, in file order, but for those known to be harmless. They deserve
+    /// a warning.
+    pub unused: Vec<String>,
+}
+
+/// Reads the metadata and the table of tensors, and writes the plan.
+///
+/// Of the tensors' data only small constants are read (the frequency divisors of Llama 3.1).
+///
+/// # Errors
+/// One sentence about the first thing that is missing, wrong or not supported, naming the key or the tensor.
+pub fn load(gguf: &Gguf) -> Result<Loaded, ModelError> {
+    let loaded = (architecture::of(gguf)?.build)(gguf)?;
+    debug_assert_eq!(validate(&loaded.plan), Ok(()), "an architecture wrote a plan that cannot run");
+    Ok(loaded)
+}
+
+/// As [`load`], for callers that do not care about unused tensors.
+///
+/// # Errors
+/// As [`load`].
+pub fn plan(gguf: &Gguf) -> Result<Plan, ModelError> {
+    load(gguf).map(|loaded| loaded.plan)
+}

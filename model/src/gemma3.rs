@@ -1,0 +1,126 @@
+//! Gemma 3: windows in most layers, a norm before and behind each part, norms of queries and keys.
+//!
+//! Source: Gemma Team, "Gemma 3 Technical Report" (2025). Files hold the norms' weights with the model's `1 +` in them.
+
+use llamay_gguf::{Gguf, Value};
+use llamay_plan::{Nonlinearity, RopePairs};
+
+use crate::builder::Builder;
+use crate::config::{Config, Keys, value_error};
+use crate::{Loaded, ModelError, rope};
+
+/// Every so many layers, one sees all positions.
+const PATTERN: u32 = 6;
+/// The base of the layers that see all positions.
+const GLOBAL_ROPE_BASE: f32 = 1_000_000.0;
+/// The base of the layers with a window.
+const LOCAL_ROPE_BASE: f32 = 10_000.0;
+
+pub(crate) fn build(gguf: &Gguf) -> Result<Loaded, ModelError> {
+    let keys = Keys::new(gguf.metadata(), "gemma3");
+    let config = Config::read(keys)?;
+    let window = keys.need_count("attention.sliding_window", 1..=u32::MAX)? as u32;
+    let windowed = windowed_layers(keys, config.n_layer)?;
+    let global_base = rope::base(keys, "rope.freq_base")?.unwrap_or(GLOBAL_ROPE_BASE);
+    let local_base = rope::base(keys, "rope.freq_base_swa")?.unwrap_or(LOCAL_ROPE_BASE);
+    let factor = rope::linear_factor(keys)?;
+    let scale = attention_scale(&config);
+    let (n_head, n_head_kv) = (config.n_head, config.n_head_kv);
+
+    let mut b = Builder::new(gguf, config);
+    let global_rope = b.rope_table(rope::table(&b.config, RopePairs::Halves, global_base, factor, None));
+    let local_rope = b.rope_table(rope::table(&b.config, RopePairs::Halves, local_base, 1.0, None));
+
+    let x = b.embed((b.config.n_embd as f64).sqrt() as f32)?;
+    let s = b.layer_slots();
+    for (layer, windowed) in (0..).zip(windowed) {
+        let (rope, window) = if windowed { (local_rope, Some(window)) } else { (global_rope, None) };
+        b.enter_layer(layer);
+
+        b.rms_norm("attn_norm", x, 1, s.attn_norm)?;
+        b.linear(s.attn_norm, &[("attn_q", s.q), ("attn_k", s.k), ("attn_v", s.v)])?;
+        b.rms_norm("attn_q_norm", s.q, n_head, s.q)?;
+        b.rms_norm("attn_k_norm", s.k, n_head_kv, s.k)?;
+        b.rope(s.q, rope);
+        b.rope(s.k, rope);
+        b.attend(s, scale, window);
+        b.linear(s.attn, &[("attn_output", s.attn_output)])?;
+        b.rms_norm("post_attention_norm", s.attn_output, 1, s.attn_output)?;
+        b.add(x, s.attn_output);
+
+        b.rms_norm("ffn_norm", x, 1, s.ffn_norm)?;
+        b.gated_ffn(s, Nonlinearity::GeluTanh)?;
+        b.rms_norm("post_ffw_norm", s.ffn_down, 1, s.ffn_down)?;
+        b.add(x, s.ffn_down);
+    }
+    b.head(x)?;
+    b.finish()
+}
+
+/// Which layers have a window: all but every sixth, or as the file says, by a period or layer by layer.
+fn windowed_layers(keys: Keys<'_>, n_layer: u32) -> Result<Vec<bool>, ModelError> {
+    const KEY: &str = "attention.sliding_window_pattern";
+    let name = keys.name(KEY);
+    if let Some(Value::Array(_)) = keys.metadata.get(&name) {
+        let layers = keys.metadata.need_bools(&name)?;
+        return if layers.len() == n_layer as usize {
+            Ok(layers.to_vec())
+        } else {
+            let wanted = format!("it has to be a number, or an array of {n_layer}, one a layer");
+            Err(value_error(keys, KEY, format_args!("an array of {}", layers.len()), wanted))
+        };
+    }
+    let period = keys.count(KEY, 1..=u32::MAX)?.unwrap_or(PATTERN);
+    Ok((1..=n_layer).map(|n| n % period != 0).collect())
+}
+
+/// The factor of attention scores. The 27B model divides by the root of its embedding's share of a head, all others by
+/// that of the head's length, and files do not say which; it is known by its number of layers.
+fn attention_scale(c: &Config) -> f32 {
+    const LAYERS_OF_27B: u32 = 62;
+    match c.attention_scale {
+        None if c.n_layer == LAYERS_OF_27B => (1.0 / (c.n_embd as f64 / c.n_head as f64).sqrt()) as f32,
+        _ => c.attention_scale(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(n_layer: u32, n_embd: usize, n_head: usize, head_dim: usize) -> Config {
+        Config {
+            architecture: "gemma3",
+            n_layer,
+            n_embd,
+            n_ff: 4 * n_embd,
+            n_head,
+            n_head_kv: 1,
+            head_dim,
+            n_rot: head_dim,
+            eps: 1e-6,
+            n_ctx_train: 32768,
+            attention_scale: None,
+        }
+    }
+
+    #[test]
+    fn scores_are_scaled_by_the_head_except_in_27b() {
+        // query_pre_attn_scalar of the published configurations.
+        for (config, scalar) in [
+            (config(18, 640, 4, 256), 256.0),
+            (config(26, 1152, 4, 256), 256.0),
+            (config(34, 2560, 8, 256), 256.0),
+            (config(48, 3840, 16, 256), 256.0),
+            (config(62, 5376, 32, 128), 168.0f64),
+        ] {
+            assert_eq!(attention_scale(&config), (1.0 / scalar.sqrt()) as f32);
+        }
+    }
+
+    #[test]
+    fn a_scale_in_the_file_wins() {
+        let config = Config { attention_scale: Some(0.25), ..config(62, 5376, 32, 128) };
+        assert_eq!(attention_scale(&config), 0.25);
+    }
+}
