@@ -1,3 +1,20 @@
-//! The CPU backend: kernels, the thread pool, the executor.
+//! The CPU backend: kernels for each instruction set, dispatch, the thread pool, the executor.
 
+mod acts;
+mod attend;
+mod backend;
+mod executor;
+mod isa;
+mod kernels;
+mod kv;
+mod linear;
 pub mod math;
+mod pack;
+pub mod pool;
+mod rows;
+mod weights;
+
+pub use backend::CpuBackend;
+pub use executor::CpuExecutor;
+pub use isa::Isa;
+pub use pool::available_threads;

@@ -1,0 +1,69 @@
+//! Instruction sets: which this machine has, and which one runs.
+
+/// An instruction set that llamay has kernels for, from the least to the most capable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Isa {
+    /// The reference, on any target.
+    Portable,
+    /// x86-64 with AVX2, FMA and F16C.
+    Avx2,
+    /// AVX-512 VNNI on 256-bit registers, for CPUs that lower their clock under 512-bit work.
+    Avx512x256,
+    /// AVX-512 VNNI on 512-bit registers.
+    Avx512x512,
+}
+
+impl Isa {
+    /// Every instruction set, from the least to the most capable.
+    pub const ALL: &'static [Isa] = &[Isa::Portable, Isa::Avx2, Isa::Avx512x256, Isa::Avx512x512];
+
+    /// The name that `LLAMAY_ISA` and `llamay version` use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Isa::Portable => "portable",
+            Isa::Avx2 => "avx2",
+            Isa::Avx512x256 => "avx512-256",
+            Isa::Avx512x512 => "avx512-512",
+        }
+    }
+
+    /// The instruction set of this name.
+    pub fn from_name(name: &str) -> Option<Isa> {
+        Isa::ALL.iter().copied().find(|i| i.name() == name)
+    }
+
+    /// Whether this machine runs it.
+    pub fn is_available(self) -> bool {
+        match self {
+            Isa::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => crate::kernels::x86::Avx2::new().is_some(),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512x256 => crate::kernels::x86::Vnni256::new().is_some(),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512x512 => crate::kernels::x86::Avx512::new().is_some(),
+            #[cfg(not(target_arch = "x86_64"))]
+            Isa::Avx2 | Isa::Avx512x256 | Isa::Avx512x512 => false,
+        }
+    }
+
+    /// The sets that this machine runs, from the least to the most capable.
+    pub fn available() -> Vec<Isa> {
+        Isa::ALL.iter().copied().filter(|i| i.is_available()).collect()
+    }
+
+    /// The most capable set that this machine runs, no higher than `cap`.
+    pub fn best(cap: Option<Isa>) -> Isa {
+        let cap = cap.unwrap_or(Isa::Avx512x512);
+        Isa::available().into_iter().filter(|i| *i <= cap).max().unwrap_or(Isa::Portable)
+    }
+
+    /// Output rows that stand side by side in the lanes of a register: the rows of a packed group.
+    pub const fn group_rows(self) -> usize {
+        match self {
+            Isa::Portable => 1,
+            Isa::Avx2 | Isa::Avx512x256 => 8,
+            Isa::Avx512x512 => 16,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The matrix product over packed formats whose block of 32 weights has one scale: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0.
+
+use super::simd::Simd;
+use super::unpack::{BITS_4, BITS_5, BITS_8, unpack32};
+use super::{MatArgs, Tile, for_each_tile};
+use llamay_formats::span_len;
+
+/// What sets one of these formats apart.
+pub(crate) trait BlockKind {
+    /// Bits of a weight.
+    const BITS: u32;
+    /// The largest unsigned weight.
+    const MAX: i32;
+    /// Which of the record's negative multiples takes the offset off: 0 for 8, 1 for 16, 2 for 128.
+    const OFFSET: Option<usize>;
+    /// Whether a block has a minimum.
+    const MIN: bool;
+}
+
+macro_rules! kinds {
+    ($($name:ident: $bits:expr, $max:literal, $offset:expr, $min:literal;)*) => {
+        $(
+            pub(crate) struct $name;
+            impl BlockKind for $name {
+                const BITS: u32 = $bits;
+                const MAX: i32 = $max;
+                const OFFSET: Option<usize> = $offset;
+                const MIN: bool = $min;
+            }
+        )*
+    };
+}
+
+kinds! {
+    Q4_0: BITS_4, 15, Some(0), false;
+    Q4_1: BITS_4, 15, None, true;
+    Q5_0: BITS_5, 31, Some(1), false;
+    Q5_1: BITS_5, 31, None, true;
+    Q8_0: BITS_8, 255, Some(2), false;
+}
+
+/// All columns of `args`, `COLS` at a time.
+///
+/// # Safety
+/// As for [`super::MatFn`].
+#[inline(always)]
+pub(crate) unsafe fn matmul<S: Simd, K: BlockKind, const COLS: usize>(s: S, args: &MatArgs<'_>) {
+    // SAFETY: the tiles that `for_each_tile` gives lie within `args`.
+    unsafe {
+        for_each_tile::<COLS>(args, |tile| match tile.n_cols {
+            n if n == COLS => tile_product::<S, K, COLS>(s, args, tile),
+            _ => tile_product::<S, K, 1>(s, args, tile),
+        });
+    }
+}
+
+/// One group of rows times `C` columns.
+#[inline(always)]
+unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(s: S, args: &MatArgs<'_>, tile: Tile) {
+    let lanes = S::LANES;
+    let n_scales = 1 + usize::from(K::MIN);
+    let words = const { K::BITS as usize };
+    let block_bytes = words * 4 * lanes;
+    let layout = args.layout;
+    let n_blocks = layout.n_blocks;
+    let span = span_len(n_blocks);
+    // SAFETY: the group has `n_blocks` blocks of scales and quants, and each record as many blocks of 32.
+    unsafe {
+        let scales = args.weights.group(tile.group).cast::<u16>();
+        let quants = args.weights.group(tile.group).add(args.weights.quants_at);
+        let x: [*const u8; C] = std::array::from_fn(|c| args.record(tile.col + c));
+        let mut spans = [[s.f_splat(0.0); C]; 8];
+        let mut b = 0;
+        for sums in &mut spans {
+            let mut acc = [s.f_splat(0.0); C];
+            for b in b..(b + span).min(n_blocks) {
+                let d = s.f_load_f16(scales.add(b * n_scales * lanes));
+                let q = unpack32::<S>(s, K::BITS, quants.add(b * block_bytes));
+                for c in 0..C {
+                    let init = match K::OFFSET {
+                        Some(which) => s.i_splat(*x[c].add(layout.negatives(which)).cast::<i32>().add(b)),
+                        None => s.i_splat(0),
+                    };
+                    let isum = s.f_from_i(s.dot32(&q, K::MAX, x[c].add(32 * b).cast(), init));
+                    let t = if K::MIN {
+                        let m = s.f_load_f16(scales.add((b * n_scales + 1) * lanes));
+                        let sum = s.f_splat(*x[c].add(layout.sums).cast::<f32>().add(b));
+                        s.f_fma(d, isum, s.f_mul(m, sum))
+                    } else {
+                        s.f_mul(d, isum)
+                    };
+                    let scale = s.f_splat(*x[c].add(layout.scales).cast::<f32>().add(b));
+                    acc[c] = s.f_fma(scale, t, acc[c]);
+                }
+            }
+            b += span;
+            *sums = acc;
+        }
+        for c in 0..C {
+            let y = super::tree_f(s, std::array::from_fn(|i| spans[i][c]));
+            args.store(s, tile.group, tile.col + c, y);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The kernels of each instruction set, and the table that dispatch chooses once.
+
+mod attention;
+mod elementwise;
+pub(crate) mod portable;
+mod simd;
+
+#[cfg(target_arch = "x86_64")]
+mod block;
+#[cfg(target_arch = "x86_64")]
+mod float;
+#[cfg(target_arch = "x86_64")]
+mod superblock;
+#[cfg(target_arch = "x86_64")]
+mod unpack;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod x86;
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use llamay_formats::Format;
+use simd::Simd;
+
+pub(crate) use crate::acts::ActLayout;
+use crate::isa::Isa;
+use crate::pack::PackedMatrix;
+pub(crate) use attention::{Query, TileArgs, TileFn};
+pub(crate) use elementwise::Elementwise;
+
+/// A matrix product over packed rows, or a part of it.
+pub(crate) struct MatArgs<'a> {
+    pub(crate) weights: &'a PackedMatrix,
+    /// The groups that are computed.
+    pub(crate) groups: Range<usize>,
+    /// How `x` is laid out.
+    pub(crate) layout: &'a ActLayout,
+    /// One record a column.
+    pub(crate) x: &'a [u32],
+    pub(crate) n_cols: usize,
+    /// Where row `first_row` of column 0 goes.
+    pub(crate) out: *mut f32,
+    pub(crate) first_row: usize,
+    /// Floats from one column to the next.
+    pub(crate) out_stride: usize,
+}
+
+/// A kernel for one format and instruction set.
+///
+/// # Safety
+/// The CPU has the instruction set that the kernel came from the table of; the weights are packed for its lanes; `x`
+/// holds `n_cols` records; nobody else touches the rows of `groups` in any column of `out`, which are writable.
+pub(crate) type MatFn = unsafe fn(&MatArgs<'_>);
+
+/// A matrix product over rows of floats as the file has them.
+pub(crate) struct FloatArgs<'a> {
+    pub(crate) format: Format,
+    /// All rows of the matrix.
+    pub(crate) weights: &'a [u8],
+    pub(crate) k: usize,
+    /// The rows that are computed.
+    pub(crate) rows: Range<usize>,
+    /// `k` floats a column.
+    pub(crate) x: &'a [u32],
+    pub(crate) n_cols: usize,
+    /// Where row `first_row` of column 0 goes.
+    pub(crate) out: *mut f32,
+    pub(crate) first_row: usize,
+    /// Floats from one column to the next.
+    pub(crate) out_stride: usize,
+}
+
+/// A kernel for float rows.
+///
+/// # Safety
+/// The CPU has the kernel's instruction set; `weights` holds the rows; nobody else touches `rows` of `out`.
+pub(crate) type FloatFn = unsafe fn(&FloatArgs<'_>);
+
+/// The kernels of one instruction set.
+#[derive(Clone, Copy)]
+pub(crate) struct Kernels {
+    pub(crate) isa: Isa,
+    pub(crate) elementwise: Elementwise,
+    pub(crate) tile: TileFn,
+    /// The kernel for float rows; the portable set has none and goes through `Format::dot_f32`.
+    pub(crate) float: Option<FloatFn>,
+    matmul: fn(Format) -> Option<MatFn>,
+}
+
+impl Kernels {
+    /// The kernels of an instruction set that this machine has; of the portable one where it has not.
+    pub(crate) fn of(isa: Isa) -> Kernels {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 if isa.is_available() => sets::avx2(),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512x256 if isa.is_available() => sets::vnni256(),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512x512 if isa.is_available() => sets::avx512(),
+            Isa::Portable | Isa::Avx2 | Isa::Avx512x256 | Isa::Avx512x512 => portable_set(),
+        }
+    }
+
+    /// The kernel over packed rows of this format.
+    pub(crate) fn matmul(&self, format: Format) -> Option<MatFn> {
+        (self.matmul)(format)
+    }
+
+    /// The instruction set whose kernel a matrix of this format runs on.
+    pub(crate) fn isa_for(&self, format: Format) -> Isa {
+        let float = matches!(format, Format::F32 | Format::F16 | Format::BF16) && self.float.is_some();
+        if float || self.matmul(format).is_some() { self.isa } else { Isa::Portable }
+    }
+}
+
+fn portable_set() -> Kernels {
+    Kernels {
+        isa: Isa::Portable,
+        elementwise: elementwise::portable(),
+        tile: portable::attention_tile,
+        float: None,
+        matmul: |_| None,
+    }
+}
+
+/// Columns of one panel: 128 records of 2048 weights are 256 KiB, half of a small L2.
+const PANEL: usize = 128;
+
+/// One group of rows and a few columns.
+#[derive(Clone, Copy)]
+struct Tile {
+    group: usize,
+    col: usize,
+    n_cols: usize,
+}
+
+/// Walks the tiles of `args`: panels of columns that stay in L2, in each panel the groups (a group's weights stay in L1),
+/// in each group `COLS` columns at a time, the rest one by one.
+#[inline(always)]
+fn for_each_tile<const COLS: usize>(args: &MatArgs<'_>, mut tile: impl FnMut(Tile)) {
+    for panel in (0..args.n_cols).step_by(PANEL) {
+        let end = (panel + PANEL).min(args.n_cols);
+        for group in args.groups.clone() {
+            let mut col = panel;
+            while col < end {
+                let n_cols = if end - col >= COLS { COLS } else { 1 };
+                tile(Tile { group, col, n_cols });
+                col += n_cols;
+            }
+        }
+    }
+}
+
+impl MatArgs<'_> {
+    /// The record of a column.
+    #[inline(always)]
+    fn record(&self, col: usize) -> *const u8 {
+        debug_assert!(col < self.n_cols);
+        self.x.as_ptr().wrapping_add(col * self.layout.words).cast()
+    }
+
+    /// Stores a group's results of one column, without the rows that only pad the group.
+    ///
+    /// # Safety
+    /// As for [`MatFn`].
+    #[inline(always)]
+    unsafe fn store<S: Simd>(&self, s: S, group: usize, col: usize, y: S::F) {
+        let row = group * S::LANES;
+        // SAFETY: the caller vouches for the group's rows of this column; padding rows are not written.
+        unsafe {
+            let to = self.out.add(col * self.out_stride + row - self.first_row);
+            let n = (self.weights.rows - row).min(S::LANES);
+            if n == S::LANES {
+                s.f_store(to, y);
+            } else {
+                let mut all = [0.0f32; 16];
+                s.f_store(all.as_mut_ptr(), y);
+                to.copy_from_nonoverlapping(all.as_ptr(), n);
+            }
+        }
+    }
+}
+
+/// The balanced sum of eight partial vectors: `llamay_formats::tree8`, lane by lane.
+#[inline(always)]
+fn tree_f<S: Simd>(s: S, v: [S::F; 8]) -> S::F {
+    s.f_add(
+        s.f_add(s.f_add(v[0], v[1]), s.f_add(v[2], v[3])),
+        s.f_add(s.f_add(v[4], v[5]), s.f_add(v[6], v[7])),
+    )
+}
+
+#[cfg(target_arch = "x86_64")]
+mod sets {
+    //! One wrapper a kernel and instruction set: the only places where target features are switched on.
+
+    use super::x86::{Avx2, Avx512, Vnni256};
+    use super::*;
+
+    /// The kernels of one instruction set: its features, its token, columns of a matrix tile, columns of a float tile,
+    /// and vectors of positions beside which an attention tile takes 1, 2 or 4 queries.
+    macro_rules! set {
+        ($name:ident, $features:literal, $token:ty, $float_token:ty, $isa:expr, $cols:literal, $float_cols:literal) => {
+            pub(super) fn $name() -> Kernels {
+                /// The token, for callers that were let in by the table.
+                #[inline(always)]
+                fn token<T>(new: fn() -> Option<T>) -> T {
+                    // SAFETY: the table of this instruction set is handed out only where `new` gave a token.
+                    unsafe { new().unwrap_unchecked() }
+                }
+
+                macro_rules! matmul {
+                    ($family:ident, $kind:ident) => {{
+                        #[target_feature(enable = $features)]
+                        unsafe fn kernel(args: &MatArgs<'_>) {
+                            // SAFETY: passed on to the caller, who has the features.
+                            unsafe {
+                                $family::matmul::<$token, $family::$kind, $cols>(token(<$token>::new), args)
+                            }
+                        }
+                        Some(kernel as MatFn)
+                    }};
+                }
+
+                fn matmul(format: Format) -> Option<MatFn> {
+                    match format {
+                        Format::Q4_0 => matmul!(block, Q4_0),
+                        Format::Q4_1 => matmul!(block, Q4_1),
+                        Format::Q5_0 => matmul!(block, Q5_0),
+                        Format::Q5_1 => matmul!(block, Q5_1),
+                        Format::Q8_0 => matmul!(block, Q8_0),
+                        Format::Q4_K => matmul!(superblock, Q4K),
+                        Format::Q5_K => matmul!(superblock, Q5K),
+                        Format::Q6_K => matmul!(superblock, Q6K),
+                        _ => None,
+                    }
+                }
+
+                #[target_feature(enable = $features)]
+                unsafe fn float(args: &FloatArgs<'_>) {
+                    // SAFETY: passed on to the caller, who has the features.
+                    unsafe { float::matmul::<$float_token, $float_cols>(token(<$float_token>::new), args) }
+                }
+
+                #[target_feature(enable = $features)]
+                unsafe fn tile(args: &TileArgs<'_>) {
+                    // SAFETY: passed on to the caller, who has the features.
+                    unsafe { attention::tile::<$token>(token(<$token>::new), args) }
+                }
+
+                elementwise::set!($features);
+
+                Kernels { isa: $isa, elementwise: elementwise(), tile, float: Some(float), matmul }
+            }
+        };
+    }
+
+    set!(avx2, "avx2,fma,f16c", Avx2, Avx2, Isa::Avx2, 4, 3);
+    set!(
+        vnni256,
+        "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni",
+        Vnni256,
+        Vnni256,
+        Isa::Avx512x256,
+        8,
+        6
+    );
+    set!(
+        avx512,
+        "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni",
+        Avx512,
+        Vnni256,
+        Isa::Avx512x512,
+        8,
+        6
+    );
+}

@@ -1,0 +1,152 @@
+//! The matrix product over packed formats with integer factors in a block of 256: Q4_K, Q5_K, Q6_K.
+
+use llamay_formats::span_len;
+
+use super::simd::{Simd, four};
+use super::unpack::{BITS_4, BITS_5, BITS_6, unpack32, words32};
+use super::{MatArgs, Tile, for_each_tile};
+
+/// What sets one of these formats apart.
+pub(crate) trait SuperKind {
+    /// Bits of a weight.
+    const BITS: u32;
+    /// The largest unsigned weight.
+    const MAX: i32;
+    /// True: a factor and a minimum for each 32 weights. False: a signed factor for each 16, and an offset of 32.
+    const MIN: bool;
+}
+
+pub(crate) struct Q4K;
+pub(crate) struct Q5K;
+pub(crate) struct Q6K;
+
+impl SuperKind for Q4K {
+    const BITS: u32 = BITS_4;
+    const MAX: i32 = 15;
+    const MIN: bool = true;
+}
+
+impl SuperKind for Q5K {
+    const BITS: u32 = BITS_5;
+    const MAX: i32 = 31;
+    const MIN: bool = true;
+}
+
+impl SuperKind for Q6K {
+    const BITS: u32 = BITS_6;
+    const MAX: i32 = 63;
+    const MIN: bool = false;
+}
+
+/// All columns of `args`, `COLS` at a time.
+///
+/// # Safety
+/// As for [`super::MatFn`].
+#[inline(always)]
+pub(crate) unsafe fn matmul<S: Simd, K: SuperKind, const COLS: usize>(s: S, args: &MatArgs<'_>) {
+    // SAFETY: the tiles that `for_each_tile` gives lie within `args`.
+    unsafe {
+        for_each_tile::<COLS>(args, |tile| match tile.n_cols {
+            n if n == COLS => tile_product::<S, K, COLS>(s, args, tile),
+            _ => tile_product::<S, K, 1>(s, args, tile),
+        });
+    }
+}
+
+/// One group of rows times `C` columns.
+#[inline(always)]
+unsafe fn tile_product<S: Simd, K: SuperKind, const C: usize>(s: S, args: &MatArgs<'_>, tile: Tile) {
+    let lanes = S::LANES;
+    let n_scales = 1 + usize::from(K::MIN);
+    let layout = args.layout;
+    let n_blocks = layout.n_blocks;
+    let span = span_len(n_blocks);
+    // SAFETY: the group has `n_blocks` blocks of scales, factors and quants, and each record as many blocks of 256.
+    unsafe {
+        let scales = args.weights.group(tile.group).cast::<u16>();
+        let quants = args.weights.group(tile.group).add(args.weights.quants_at);
+        let x: [*const u8; C] = std::array::from_fn(|c| args.record(tile.col + c));
+        let mut spans = [[s.f_splat(0.0); C]; 8];
+        let mut b = 0;
+        for sums in &mut spans {
+            let mut acc = [s.f_splat(0.0); C];
+            for b in b..(b + span).min(n_blocks) {
+                let block = quants.add(b * args.weights.block_bytes);
+                let (isum, msum) = integer_sums::<S, K, C>(s, block, &x, layout, b);
+                let d = s.f_load_f16(scales.add(b * n_scales * lanes));
+                for c in 0..C {
+                    let t = if K::MIN {
+                        let m = s.f_load_f16(scales.add((b * n_scales + 1) * lanes));
+                        // -(m * msum), by the sign of the minimum.
+                        let m = s.f_mul(m, s.f_splat(-1.0));
+                        s.f_fma(d, s.f_from_i(isum[c]), s.f_mul(m, s.f_from_i(msum[c])))
+                    } else {
+                        s.f_mul(d, s.f_from_i(s.i_sub(isum[c], s.i_shl::<5>(msum[c]))))
+                    };
+                    let scale = s.f_splat(*x[c].add(layout.scales).cast::<f32>().add(b));
+                    acc[c] = s.f_fma(scale, t, acc[c]);
+                }
+            }
+            b += span;
+            *sums = acc;
+        }
+        for c in 0..C {
+            let y = super::tree_f(s, std::array::from_fn(|i| spans[i][c]));
+            args.store(s, tile.group, tile.col + c, y);
+        }
+    }
+}
+
+/// The block's two exact sums for each column: factors times dot products, and what multiplies the activation sums
+/// (minima where the format has them, else the factors again, for the offset).
+#[inline(always)]
+unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
+    s: S,
+    block: *const u8,
+    x: &[*const u8; C],
+    layout: &super::ActLayout,
+    b: usize,
+) -> ([S::I; C], [S::I; C]) {
+    let lanes = S::LANES;
+    let sub_bytes = words32(K::BITS) * 4 * lanes;
+    // SAFETY: a block is 8 vectors of pairs, then 8 runs of 32 weights for each row.
+    unsafe {
+        let weights = block.add(8 * 2 * lanes);
+        let mut isum = [s.i_splat(0); C];
+        let mut msum = [s.i_splat(0); C];
+        for half in 0..4 {
+            if K::MIN {
+                let factors = s.pairs_u8(block.add(half * 2 * lanes));
+                let first = s.scale_low(factors);
+                let q = unpack32::<S>(s, K::BITS, weights.add(2 * half * sub_bytes));
+                for c in 0..C {
+                    let a = x[c].add(256 * b + 64 * half).cast();
+                    isum[c] = s.dot_scaled::<0, 8>(&q, K::MAX, a, first, isum[c]);
+                }
+                let second = s.scale_high(factors);
+                let q = unpack32::<S>(s, K::BITS, weights.add((2 * half + 1) * sub_bytes));
+                let mins = s.pairs_u8(block.add((4 + half) * 2 * lanes));
+                for c in 0..C {
+                    let a = x[c].add(256 * b + 64 * half + 32).cast();
+                    isum[c] = s.dot_scaled::<0, 8>(&q, K::MAX, a, second, isum[c]);
+                    let sums = x[c].add(layout.more + 2 * (8 * b + 2 * half)).cast();
+                    msum[c] = s.madd_pairs(msum[c], mins, s.i_splat(four(sums)));
+                }
+            } else {
+                for sub in [2 * half, 2 * half + 1] {
+                    let factors = s.pairs_i8(block.add(sub * 2 * lanes));
+                    let (first, second) = (s.scale_low(factors), s.scale_high(factors));
+                    let q = unpack32::<S>(s, K::BITS, weights.add(sub * sub_bytes));
+                    for c in 0..C {
+                        let a: *const i8 = x[c].add(256 * b + 32 * sub).cast();
+                        isum[c] = s.dot_scaled::<0, 4>(&q, K::MAX, a, first, isum[c]);
+                        isum[c] = s.dot_scaled::<4, 4>(&q, K::MAX, a.add(16), second, isum[c]);
+                        let sums = x[c].add(layout.sums + 2 * (16 * b + 2 * sub)).cast();
+                        msum[c] = s.madd_pairs(msum[c], factors, s.i_splat(four(sums)));
+                    }
+                }
+            }
+        }
+        (isum, msum)
+    }
+}

@@ -1,0 +1,391 @@
+//! Every kernel of every instruction set that this machine has gives the portable kernel's bits.
+
+use llamay_formats::{Activation, Format, QuantizedRow};
+use llamay_plan::{KV_PAGE, KvType, Nonlinearity, RopePairs};
+
+use super::*;
+use crate::math;
+use crate::pack::{PackFormat, pack_group};
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in -1..1.
+    pub(crate) fn float(&mut self) -> f32 {
+        (self.bits() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    }
+
+    pub(crate) fn floats(&mut self, n: usize) -> Vec<f32> {
+        (0..n).map(|_| self.float()).collect()
+    }
+}
+
+/// How the bytes of test weights are chosen.
+#[derive(Clone, Copy, Debug)]
+enum Fill {
+    Random,
+    Ones,
+    Zeros,
+}
+
+/// Rows of a format with any quants and factors, and finite scales.
+fn weights(random: &mut Random, format: Format, rows: usize, k: usize, fill: Fill) -> Vec<u8> {
+    let n = rows * format.row_bytes(k).expect("k is whole blocks");
+    let mut bytes: Vec<u8> = (0..n)
+        .map(|_| match fill {
+            Fill::Random => random.bits() as u8,
+            Fill::Ones => 0xff,
+            Fill::Zeros => 0,
+        })
+        .collect();
+    let halves: &[usize] = match format {
+        Format::Q4_0 | Format::Q5_0 | Format::Q8_0 => &[0],
+        Format::Q4_1 | Format::Q5_1 | Format::Q4_K | Format::Q5_K => &[0, 2],
+        Format::Q6_K => &[208],
+        _ => &[],
+    };
+    for block in bytes.chunks_exact_mut(format.block_bytes()) {
+        for at in halves {
+            let half =
+                half::f16::from_f32(random.float() * if matches!(fill, Fill::Ones) { 6e4 } else { 0.1 });
+            block[*at..at + 2].copy_from_slice(&half.to_le_bytes());
+        }
+    }
+    match format {
+        Format::F16 => bytes.chunks_exact_mut(2).for_each(|b| {
+            b.copy_from_slice(&half::f16::from_f32(random.float()).to_le_bytes());
+        }),
+        Format::BF16 => bytes.chunks_exact_mut(2).for_each(|b| {
+            b.copy_from_slice(&half::bf16::from_f32(random.float()).to_le_bytes());
+        }),
+        Format::F32 => {
+            bytes.chunks_exact_mut(4).for_each(|b| b.copy_from_slice(&random.float().to_le_bytes()))
+        }
+        _ => {}
+    }
+    bytes
+}
+
+/// Activations with a spread of magnitudes, whole blocks of zeros, and blocks at the bound of what counts as zero.
+fn activations(random: &mut Random, k: usize, cols: usize) -> Vec<f32> {
+    let mut x = random.floats(k * cols);
+    for (i, block) in x.chunks_mut(32).enumerate() {
+        let factor = match i % 7 {
+            3 => 0.0,
+            4 => 1e-30,
+            5 => 1e4,
+            _ => 1.0,
+        };
+        block.iter_mut().for_each(|v| *v *= factor);
+    }
+    x
+}
+
+fn isas() -> impl Iterator<Item = Kernels> {
+    Isa::available().into_iter().map(Kernels::of)
+}
+
+/// The kernel's `[cols][rows]` product.
+fn packed_product(
+    kernels: &Kernels,
+    format: Format,
+    bytes: &[u8],
+    rows: usize,
+    k: usize,
+    x: &[f32],
+) -> Vec<f32> {
+    let lanes = kernels.isa.group_rows();
+    let mut packed = PackedMatrix::new(format, rows, k, lanes).expect("a small matrix");
+    let row_bytes = format.row_bytes(k).expect("whole blocks");
+    for (group, rows) in packed.groups_mut().zip(bytes.chunks(lanes * row_bytes)) {
+        pack_group(format, k, lanes, rows, group);
+    }
+    let layout = ActLayout::new(format.activation(), k);
+    let n_cols = x.len() / k;
+    let mut records = vec![0u32; n_cols * layout.words];
+    for (x, record) in x.chunks_exact(k).zip(records.chunks_exact_mut(layout.words)) {
+        // SAFETY: the instruction set is available.
+        unsafe { (kernels.elementwise.record)(x, &layout, record) };
+    }
+    // One float more on each side shows writes out of bounds.
+    let mut out = vec![f32::NAN; n_cols * rows + 2];
+    let args = MatArgs {
+        weights: &packed,
+        groups: 0..packed.n_groups(),
+        layout: &layout,
+        x: &records,
+        n_cols,
+        out: out[1..].as_mut_ptr(),
+        first_row: 0,
+        out_stride: rows,
+    };
+    let kernel = kernels.matmul(format).expect("a packed format");
+    // SAFETY: the instruction set is available, and all buffers have the sizes that the arguments say.
+    unsafe { kernel(&args) };
+    assert!(out[0].is_nan() && out[n_cols * rows + 1].is_nan(), "{format}: a write out of bounds");
+    out[1..=n_cols * rows].to_vec()
+}
+
+fn assert_same_bits(a: &[f32], b: &[f32], what: &str) {
+    assert_eq!(a.len(), b.len(), "{what}");
+    for (i, (a, b)) in a.iter().zip(b).enumerate() {
+        assert!(a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()), "{what}: element {i}: {a} and {b}");
+    }
+}
+
+#[test]
+fn packed_products_equal_the_reference_dot() {
+    let mut random = Random(1);
+    for kernels in isas() {
+        for &format in Format::ALL.iter().filter(|f| kernels.matmul(**f).is_some()) {
+            assert!(PackFormat::of(format).is_some(), "{format} has a kernel, so it has a packing");
+            let block = format.block_len();
+            // Every number of blocks up to two spans' worth, and rows and columns around the tile's.
+            for n_blocks in (1..=17).chain([25, 64]) {
+                let k = n_blocks * block;
+                for (rows, cols, fill) in [
+                    (1, 1, Fill::Random),
+                    (19, 9, Fill::Random),
+                    (16, 4, Fill::Ones),
+                    (8, 3, Fill::Zeros),
+                    (33, 17, Fill::Random),
+                ] {
+                    if n_blocks > 9 && rows > 19 {
+                        continue;
+                    }
+                    let w = weights(&mut random, format, rows, k, fill);
+                    let mut x = activations(&mut random, k, cols);
+                    if matches!(fill, Fill::Ones) {
+                        x.iter_mut().enumerate().for_each(|(i, v)| *v = if i % 3 == 0 { -1.0 } else { 1.0 });
+                    }
+                    let got = packed_product(&kernels, format, &w, rows, k, &x);
+                    let row_bytes = format.row_bytes(k).expect("whole blocks");
+                    let want: Vec<f32> = x
+                        .chunks_exact(k)
+                        .flat_map(|x| {
+                            let x = QuantizedRow::new(format.activation(), x);
+                            w.chunks_exact(row_bytes).map(move |w| format.dot(w, &x)).collect::<Vec<_>>()
+                        })
+                        .collect();
+                    assert_same_bits(
+                        &got,
+                        &want,
+                        &format!("{format} on {}: {rows} rows, {cols} columns, k {k}", kernels.isa.name()),
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn all_columns_of_several_panels_are_computed() {
+    let mut random = Random(2);
+    for kernels in isas().filter(|k| k.isa != Isa::Portable) {
+        let (rows, k, cols) = (24, 64, 2 * PANEL + 5);
+        let w = weights(&mut random, Format::Q4_0, rows, k, Fill::Random);
+        let x = activations(&mut random, k, cols);
+        let all = packed_product(&kernels, Format::Q4_0, &w, rows, k, &x);
+        for (x, column) in x.chunks_exact(k).zip(all.chunks_exact(rows)) {
+            assert_same_bits(
+                &packed_product(&kernels, Format::Q4_0, &w, rows, k, x),
+                column,
+                "one column alone",
+            );
+        }
+    }
+}
+
+#[test]
+fn float_products_equal_the_reference_dot() {
+    let mut random = Random(3);
+    for kernels in isas() {
+        let Some(kernel) = kernels.float else { continue };
+        for format in [Format::F32, Format::F16, Format::BF16] {
+            for k in (1..=33).chain([64, 100, 576]) {
+                for (rows, cols) in [(1, 1), (5, 7), (9, 13)] {
+                    let w = weights(&mut random, format, rows, k, Fill::Random);
+                    let x = random.floats(k * cols);
+                    let records: Vec<u32> = x.iter().map(|v| v.to_bits()).collect();
+                    let mut out = vec![f32::NAN; rows * cols];
+                    let args = FloatArgs {
+                        format,
+                        weights: &w,
+                        k,
+                        rows: 0..rows,
+                        x: &records,
+                        n_cols: cols,
+                        out: out.as_mut_ptr(),
+                        first_row: 0,
+                        out_stride: rows,
+                    };
+                    // SAFETY: the instruction set is available, and the buffers have these sizes.
+                    unsafe { kernel(&args) };
+                    let size = format.block_bytes() * k;
+                    let want: Vec<f32> = x
+                        .chunks_exact(k)
+                        .flat_map(|x| {
+                            w.chunks_exact(size).map(move |w| format.dot_f32(w, x)).collect::<Vec<_>>()
+                        })
+                        .collect();
+                    let name = kernels.isa.name();
+                    assert_same_bits(
+                        &out,
+                        &want,
+                        &format!("{format} on {name}: {rows} x {k}, {cols} columns"),
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn records_hold_the_reference_quantisation() {
+    let mut random = Random(4);
+    for kernels in isas() {
+        for kind in [Activation::I8x32, Activation::I8x256] {
+            let k = 5 * 256;
+            let mut x = activations(&mut random, k, 1);
+            // Halves, to meet ties: an amplitude of 127 makes the scale 1.
+            x[..256].iter_mut().enumerate().for_each(|(i, v)| *v = i as f32 / 2.0 - 63.5);
+            x[0] = 127.0;
+            x[300] = f32::NAN;
+            x[600] = f32::INFINITY;
+            let layout = ActLayout::new(kind, k);
+            let mut record = vec![0u32; layout.words];
+            // SAFETY: the instruction set is available.
+            unsafe { (kernels.elementwise.record)(&x, &layout, &mut record) };
+            let want = QuantizedRow::new(kind, &x);
+            let bytes: &[u8] = bytemuck::cast_slice(&record);
+            let scales: &[f32] =
+                bytemuck::cast_slice(&bytes[layout.scales..layout.scales + 4 * layout.n_blocks]);
+            assert_same_bits(scales, want.scales(), "scales");
+            for (b, scale) in scales.iter().enumerate() {
+                let n = kind.block_len();
+                if scale.is_finite() {
+                    let quants: &[i8] = bytemuck::cast_slice(&bytes[b * n..(b + 1) * n]);
+                    assert_eq!(
+                        quants,
+                        &want.quants()[b * n..(b + 1) * n],
+                        "block {b} on {}",
+                        kernels.isa.name()
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn row_kernels_equal_the_portable_ones() {
+    let mut random = Random(5);
+    let portable = elementwise::portable();
+    for kernels in isas() {
+        let e = kernels.elementwise;
+        for n in [1, 2, 7, 8, 9, 31, 64, 100, 576] {
+            let (x, y, w) = (random.floats(4 * n), random.floats(4 * n), random.floats(n));
+            let mut out = [vec![0.0; 4 * n], vec![0.0; 4 * n]];
+            // SAFETY: the instruction sets are available.
+            unsafe {
+                (e.rms_norm)(&x, &w, 1e-5, &mut out[0]);
+                (portable.rms_norm)(&x, &w, 1e-5, &mut out[1]);
+                assert_same_bits(&out[0], &out[1], "rms_norm");
+                for f in [Nonlinearity::Silu, Nonlinearity::GeluTanh] {
+                    let wide: Vec<f32> = x.iter().map(|v| v * 30.0).collect();
+                    (e.gate)(&wide, &y, f, &mut out[0]);
+                    (portable.gate)(&wide, &y, f, &mut out[1]);
+                    assert_same_bits(&out[0], &out[1], "gate");
+                }
+                out = [x.clone(), x.clone()];
+                (e.add)(&mut out[0], &y);
+                (portable.add)(&mut out[1], &y);
+                assert_same_bits(&out[0], &out[1], "add");
+                let frequencies: Vec<f32> = w.iter().map(|v| v.abs()).collect();
+                let mut angles = vec![vec![0.0; n]; 4];
+                let [c0, s0, c1, s1] = &mut angles[..] else { unreachable!("four") };
+                (e.angles)(131_071.0, &frequencies, 1.0, c0, s0);
+                (portable.angles)(131_071.0, &frequencies, 1.0, c1, s1);
+                assert_same_bits(c0, c1, "cosines");
+                assert_same_bits(s0, s1, "sines");
+                for pairs in [RopePairs::Interleaved, RopePairs::Halves] {
+                    // The rotated part is half of a head of 4n.
+                    out = [x.clone(), x.clone()];
+                    (e.rope)(&mut out[0], 4 * n, pairs, c0, s0);
+                    (portable.rope)(&mut out[1], 4 * n, pairs, c0, s0);
+                    assert_same_bits(&out[0], &out[1], "rope");
+                    assert_same_bits(&out[0][2 * n..], &x[2 * n..], "the part behind the rotated one");
+                }
+                if n > 2 {
+                    out = [x.clone(), x.clone()];
+                    (e.merge)(&mut out[0], &y);
+                    (portable.merge)(&mut out[1], &y);
+                    assert_same_bits(&out[0], &out[1], "merge");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn attention_tiles_equal_the_reference() {
+    let mut random = Random(6);
+    for kernels in isas() {
+        for kind in [KvType::F16, KvType::F32] {
+            for head_dim in [1usize, 20, 64, 80, 128, 256] {
+                let v_stride = head_dim.next_multiple_of(16);
+                let mut page: Vec<f32> = random.floats(KV_PAGE * (head_dim + v_stride));
+                let v_at = KV_PAGE * head_dim;
+                // What lies in unseen positions must not matter to the scores.
+                (0..head_dim).for_each(|d| page[d * KV_PAGE + 63] = f32::NAN);
+                let halves: Vec<half::f16> = page.iter().map(|v| half::f16::from_f32(*v)).collect();
+                let base: *const u8 = match kind {
+                    KvType::F16 => halves.as_ptr().cast(),
+                    KvType::F32 => page.as_ptr().cast(),
+                };
+                for n in [1, 2, 4, 7] {
+                    let q = random.floats(n * head_dim);
+                    let mut outs = Vec::new();
+                    for tile in [kernels.tile, portable::attention_tile as TileFn] {
+                        let mut out = vec![0.0f32; n * (v_stride + 2)];
+                        let queries: Vec<Query> = (0..n)
+                            .map(|i| Query {
+                                q: q[i * head_dim..].as_ptr(),
+                                lo: i,
+                                hi: 40 + 3 * i,
+                                out: out[i * (v_stride + 2)..].as_mut_ptr(),
+                            })
+                            .collect();
+                        let args = TileArgs {
+                            head_dim,
+                            v_stride,
+                            scale: 0.125,
+                            kv: kind,
+                            k: base,
+                            v: base.wrapping_add(v_at * kind.bytes()),
+                            queries: &queries,
+                        };
+                        // SAFETY: the page and the outputs have these sizes.
+                        unsafe { tile(&args) };
+                        outs.push(out);
+                    }
+                    assert_same_bits(
+                        &outs[0],
+                        &outs[1],
+                        &format!("{} {kind:?} {head_dim}", kernels.isa.name()),
+                    );
+                    let l = outs[0][v_stride + 1];
+                    assert!((1.0..=64.0).contains(&l) && math::recip(l) > 0.0);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! From packed planes to one unsigned byte a weight (the planes are drawn in `pack.rs`).
+
+use super::simd::Simd;
+
+/// Bits of a weight, which name the planes of its format.
+pub(crate) const BITS_4: u32 = 4;
+/// One 4-bit plane behind one plane of fifth bits.
+pub(crate) const BITS_5: u32 = 5;
+/// One 4-bit plane behind two words of upper bit pairs.
+pub(crate) const BITS_6: u32 = 6;
+/// Whole bytes.
+pub(crate) const BITS_8: u32 = 8;
+
+/// Words that 32 weights of `bits` bits take in a packed row.
+pub(crate) const fn words32(bits: u32) -> usize {
+    bits as usize
+}
+
+/// The 32 weights of each row: byte `i` of a lane of vector `s` is weight `4s + i`.
+///
+/// # Safety
+/// `words32(bits) * 4 * LANES` bytes are readable at `p`.
+#[inline(always)]
+pub(crate) unsafe fn unpack32<S: Simd>(s: S, bits: u32, p: *const u8) -> [S::I; 8] {
+    let word = |w: usize| {
+        // SAFETY: `w` is below `words32(bits)`.
+        unsafe { s.i_load(p.add(w * 4 * S::LANES)) }
+    };
+    if bits == BITS_8 {
+        return std::array::from_fn(word);
+    }
+    let extra = words32(bits) - 4;
+    let low = s.i_splat(0x0f0f_0f0f);
+    let n: [S::I; 4] = std::array::from_fn(|j| word(extra + j));
+    let hi = |v| s.i_and(s.i_shr::<4>(v), low);
+    let q = [
+        s.i_and(n[0], low),
+        s.i_and(n[1], low),
+        s.i_and(n[2], low),
+        s.i_and(n[3], low),
+        hi(n[0]),
+        hi(n[1]),
+        hi(n[2]),
+        hi(n[3]),
+    ];
+    match bits {
+        BITS_5 => {
+            let (h, m) = (word(0), s.i_splat(0x1010_1010));
+            let or = |q, v| s.i_or(q, s.i_and(v, m));
+            [
+                or(q[0], s.i_shl::<4>(h)),
+                or(q[1], s.i_shl::<3>(h)),
+                or(q[2], s.i_shl::<2>(h)),
+                or(q[3], s.i_shl::<1>(h)),
+                or(q[4], h),
+                or(q[5], s.i_shr::<1>(h)),
+                or(q[6], s.i_shr::<2>(h)),
+                or(q[7], s.i_shr::<3>(h)),
+            ]
+        }
+        BITS_6 => {
+            let (h, g, m) = (word(0), word(1), s.i_splat(0x3030_3030));
+            let or = |q, v| s.i_or(q, s.i_and(v, m));
+            [
+                or(q[0], s.i_shl::<4>(h)),
+                or(q[1], s.i_shl::<2>(h)),
+                or(q[2], h),
+                or(q[3], s.i_shr::<2>(h)),
+                or(q[4], s.i_shl::<4>(g)),
+                or(q[5], s.i_shl::<2>(g)),
+                or(q[6], g),
+                or(q[7], s.i_shr::<2>(g)),
+            ]
+        }
+        _ => q,
+    }
+}

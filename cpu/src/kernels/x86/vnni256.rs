@@ -1,0 +1,131 @@
+//! AVX-512 VNNI on 256-bit registers: 8 rows a vector, byte products straight to 32 bits.
+
+use std::arch::x86_64::*;
+
+use super::Avx2;
+use crate::kernels::simd::{Simd, four};
+
+/// Proof that the CPU has AVX-512 F, BW, VL and VNNI, and what [`Avx2`] asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Vnni256(Avx2);
+
+impl Vnni256 {
+    pub(crate) fn new() -> Option<Vnni256> {
+        let has = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512vnni");
+        if has { Avx2::new().map(Vnni256) } else { None }
+    }
+}
+
+/// Runs intrinsics of the features that the token proves.
+macro_rules! op {
+    ($e:expr) => {{
+        // SAFETY: `self` exists only where the CPU has the features; pointers are vouched for by the caller.
+        #[allow(unused_unsafe, clippy::undocumented_unsafe_blocks)]
+        unsafe {
+            $e
+        }
+    }};
+}
+
+/// What is the same on AVX2.
+macro_rules! same_as_avx2 {
+    ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
+        $(
+            #[inline(always)]
+            fn $name(self, $($arg: $ty),*) -> $ret {
+                self.0.$name($($arg),*)
+            }
+        )*
+    };
+}
+
+/// The loads and stores that are the same on AVX2.
+macro_rules! same_as_avx2_unsafe {
+    ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
+        $(
+            #[inline(always)]
+            unsafe fn $name(self, $($arg: $ty),*) -> $ret {
+                op!(self.0.$name($($arg),*))
+            }
+        )*
+    };
+}
+
+impl Simd for Vnni256 {
+    const LANES: usize = 8;
+    type F = __m256;
+    type I = __m256i;
+
+    same_as_avx2! {
+        fn f_splat(x: f32) -> __m256;
+        fn f_add(a: __m256, b: __m256) -> __m256;
+        fn f_mul(a: __m256, b: __m256) -> __m256;
+        fn f_fma(a: __m256, b: __m256, c: __m256) -> __m256;
+        fn f_from_i(a: __m256i) -> __m256;
+        fn i_splat(x: i32) -> __m256i;
+        fn i_and(a: __m256i, b: __m256i) -> __m256i;
+        fn i_or(a: __m256i, b: __m256i) -> __m256i;
+        fn i_sub(a: __m256i, b: __m256i) -> __m256i;
+    }
+    same_as_avx2_unsafe! {
+        fn f_load(p: *const f32) -> __m256;
+        fn f_load_f16(p: *const u16) -> __m256;
+        fn f_load_bf16(p: *const u16) -> __m256;
+        fn f_store(p: *mut f32, x: __m256) -> ();
+        fn i_load(p: *const u8) -> __m256i;
+        fn pairs_u8(p: *const u8) -> __m256i;
+        fn pairs_i8(p: *const u8) -> __m256i;
+    }
+
+    #[inline(always)]
+    fn i_shl<const N: u32>(self, a: __m256i) -> __m256i {
+        self.0.i_shl::<N>(a)
+    }
+    #[inline(always)]
+    fn i_shr<const N: u32>(self, a: __m256i) -> __m256i {
+        self.0.i_shr::<N>(a)
+    }
+    #[inline(always)]
+    fn madd_pairs(self, acc: __m256i, w: __m256i, a: __m256i) -> __m256i {
+        op!(_mm256_dpwssd_epi32(acc, w, a))
+    }
+    // A factor fills its lane, for the 32-bit multiply behind the dot product.
+    #[inline(always)]
+    fn scale_low(self, pairs: __m256i) -> __m256i {
+        op!(_mm256_srai_epi32::<16>(_mm256_slli_epi32::<16>(pairs)))
+    }
+    #[inline(always)]
+    fn scale_high(self, pairs: __m256i) -> __m256i {
+        op!(_mm256_srai_epi32::<16>(pairs))
+    }
+    #[inline(always)]
+    unsafe fn dot32(self, q: &[__m256i; 8], _max: i32, a: *const i8, init: __m256i) -> __m256i {
+        op!({
+            let mut sum = init;
+            for (s, q) in q.iter().enumerate() {
+                sum = _mm256_dpbusd_epi32(sum, *q, _mm256_set1_epi32(four(a.add(4 * s))));
+            }
+            sum
+        })
+    }
+    #[inline(always)]
+    unsafe fn dot_scaled<const FIRST: usize, const N: usize>(
+        self,
+        q: &[__m256i; 8],
+        _max: i32,
+        a: *const i8,
+        scale: __m256i,
+        acc: __m256i,
+    ) -> __m256i {
+        op!({
+            let mut sum = _mm256_setzero_si256();
+            for s in 0..N {
+                sum = _mm256_dpbusd_epi32(sum, q[FIRST + s], _mm256_set1_epi32(four(a.add(4 * s))));
+            }
+            _mm256_add_epi32(acc, _mm256_mullo_epi32(sum, scale))
+        })
+    }
+}

@@ -1,0 +1,287 @@
+//! Weights as the SIMD kernels read them: groups of rows, so that a vector's lanes are output rows.
+//!
+//! A group of R rows holds, for each block, the R half-precision scales (and minima) side by side; then, 64-byte aligned,
+//! for each block the integer sub-block factors in pairs and the quants as 32-bit words, word `w` of row `r` at
+//! `w * R + r`. A word holds four weights' worth of one bit plane:
+//!
+//! | plane | words for 32 weights | content |
+//! |---|---|---|
+//! | 4 bits | 4 | byte `i` of word `j`: weight `4j + i` in the low, weight `16 + 4j + i` in the high nibble |
+//! | 5th bit | 1 | bit `s` of byte `i`: weight `4s + i` |
+//! | 5th and 6th bit | 2 | bits `2t, 2t + 1` of byte `i` of word `j`: weight `16j + 4t + i` |
+//! | 8 bits | 8 | byte `i` of word `j`: weight `4j + i`, plus 128 |
+//!
+//! All planes are unsigned; a format's offset (8, 16, 32, 128) is taken off through the activation's sums. The packed
+//! weights are as large as the file's, but for the last group's padding and for 4 bytes more in a Q4_K or Q5_K block.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+
+use llamay_formats::{Format, q4_k};
+
+/// How one format is taken apart.
+pub(crate) struct PackFormat {
+    /// Half-precision numbers of a block: the scale, and for some formats the minimum.
+    pub(crate) scales: usize,
+    /// Pairs of integer factors of a block.
+    pub(crate) pairs: usize,
+    /// 32-bit words of a block.
+    pub(crate) words: usize,
+    /// Takes one block apart.
+    split: fn(&[u8], &mut Block),
+}
+
+/// A block taken apart.
+struct Block {
+    scales: [u16; 2],
+    pairs: [[u8; 2]; 8],
+    words: [u32; 48],
+}
+
+impl PackFormat {
+    /// The packing of a format, if kernels for it read packed rows.
+    pub(crate) fn of(format: Format) -> Option<PackFormat> {
+        let (scales, pairs, words, split): (_, _, _, fn(&[u8], &mut Block)) = match format {
+            Format::Q4_0 => (1, 0, 4, split_q4_0),
+            Format::Q4_1 => (2, 0, 4, split_q4_1),
+            Format::Q5_0 => (1, 0, 5, split_q5_0),
+            Format::Q5_1 => (2, 0, 5, split_q5_1),
+            Format::Q8_0 => (1, 0, 8, split_q8_0),
+            Format::Q4_K => (2, 8, 32, split_q4_k),
+            Format::Q5_K => (2, 8, 40, split_q5_k),
+            Format::Q6_K => (1, 8, 48, split_q6_k),
+            _ => return None,
+        };
+        Some(PackFormat { scales, pairs, words, split })
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// The four words of a 4-bit plane that the file already has in this order.
+fn nibbles(bytes: &[u8], words: &mut [u32]) {
+    for (j, w) in words.iter_mut().enumerate().take(4) {
+        *w = u32_at(bytes, 4 * j);
+    }
+}
+
+/// The fifth bits: bit `k` of `high` belongs to weight `k`.
+fn fifth_bits(high: u32) -> u32 {
+    let mut word = 0;
+    for i in 0..4 {
+        for s in 0..8 {
+            word |= (high >> (4 * s + i) & 1) << (8 * i + s);
+        }
+    }
+    word
+}
+
+fn split_q4_0(block: &[u8], out: &mut Block) {
+    out.scales[0] = u16_at(block, 0);
+    nibbles(&block[2..], &mut out.words);
+}
+
+fn split_q4_1(block: &[u8], out: &mut Block) {
+    out.scales = [u16_at(block, 0), u16_at(block, 2)];
+    nibbles(&block[4..], &mut out.words);
+}
+
+fn split_q5_0(block: &[u8], out: &mut Block) {
+    out.scales[0] = u16_at(block, 0);
+    out.words[0] = fifth_bits(u32_at(block, 2));
+    nibbles(&block[6..], &mut out.words[1..]);
+}
+
+fn split_q5_1(block: &[u8], out: &mut Block) {
+    out.scales = [u16_at(block, 0), u16_at(block, 2)];
+    out.words[0] = fifth_bits(u32_at(block, 4));
+    nibbles(&block[8..], &mut out.words[1..]);
+}
+
+fn split_q8_0(block: &[u8], out: &mut Block) {
+    out.scales[0] = u16_at(block, 0);
+    for j in 0..8 {
+        out.words[j] = u32_at(block, 2 + 4 * j) ^ 0x8080_8080;
+    }
+}
+
+const LOW: u32 = 0x0f0f_0f0f;
+
+/// The 4-bit plane of 32 weights that stand in the low or the high nibbles of 32 bytes.
+fn nibbles_of_32(bytes: &[u8], high: bool, words: &mut [u32]) {
+    for j in 0..4 {
+        let (a, b) = (u32_at(bytes, 4 * j), u32_at(bytes, 4 * j + 16));
+        words[j] = if high { (a >> 4) & LOW | b & !LOW } else { a & LOW | (b & LOW) << 4 };
+    }
+}
+
+/// The sub-block scales and minima of Q4_K and Q5_K, in pairs: four of scales, four of minima.
+fn k_factors(block: &[u8], out: &mut Block) {
+    out.scales = [u16_at(block, 0), u16_at(block, 2)];
+    let (scales, mins) = q4_k::unpack_scales(&block[4..16]);
+    for p in 0..4 {
+        out.pairs[p] = [scales[2 * p], scales[2 * p + 1]];
+        out.pairs[4 + p] = [mins[2 * p], mins[2 * p + 1]];
+    }
+}
+
+fn split_q4_k(block: &[u8], out: &mut Block) {
+    k_factors(block, out);
+    for sub in 0..8 {
+        nibbles_of_32(&block[16 + 32 * (sub / 2)..], sub % 2 == 1, &mut out.words[4 * sub..]);
+    }
+}
+
+fn split_q5_k(block: &[u8], out: &mut Block) {
+    k_factors(block, out);
+    for sub in 0..8 {
+        let words = &mut out.words[5 * sub..];
+        // Bit `sub` of high byte `k` belongs to weight `k` of the sub-block.
+        let mut word = 0;
+        for s in 0..8 {
+            word |= (u32_at(block, 16 + 4 * s) >> sub & 0x0101_0101) << s;
+        }
+        words[0] = word;
+        nibbles_of_32(&block[48 + 32 * (sub / 2)..], sub % 2 == 1, &mut words[1..]);
+    }
+}
+
+fn split_q6_k(block: &[u8], out: &mut Block) {
+    let (low, rest) = block.split_at(128);
+    let (high, factors) = rest.split_at(64);
+    out.scales[0] = u16_at(factors, 16);
+    for p in 0..8 {
+        out.pairs[p] = [factors[2 * p], factors[2 * p + 1]];
+    }
+    // Each half of 128 weights: quarters 0 and 1 in the low nibbles of two runs of 32 bytes, 2 and 3 in the high ones;
+    // quarter `t` has its upper bits at `2t` of the half's 32 high bytes.
+    for sub in 0..8 {
+        let (half, quarter) = (sub / 4, sub % 4);
+        let words = &mut out.words[6 * sub..];
+        for j in 0..2 {
+            words[j] = (0..4).fold(0, |word, t| {
+                word | (u32_at(high, 32 * half + 16 * j + 4 * t) >> (2 * quarter) & 0x0303_0303) << (2 * t)
+            });
+        }
+        nibbles_of_32(&low[64 * half + 32 * (quarter % 2)..], quarter >= 2, &mut words[2..]);
+    }
+}
+
+/// Zeroed bytes that start at a cache line.
+///
+/// They come as untouched pages from the system, so each page lands with the thread that first writes to it.
+pub(crate) struct AlignedBytes {
+    ptr: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the bytes are owned, and shared only through `&self`, which gives no way to write.
+unsafe impl Send for AlignedBytes {}
+// SAFETY: as above.
+unsafe impl Sync for AlignedBytes {}
+
+impl AlignedBytes {
+    /// `n` zero bytes, or `None` where memory is short.
+    pub(crate) fn zeroed(n: usize) -> Option<AlignedBytes> {
+        let layout = Layout::from_size_align(n.max(1), 64).ok()?;
+        // SAFETY: the layout's size is not zero.
+        let ptr = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(AlignedBytes { ptr, layout })
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const u8 {
+        self.ptr.as_ptr()
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: the allocation has the layout's size, is initialised, and is borrowed uniquely.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl Drop for AlignedBytes {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and freed once.
+        unsafe { dealloc(self.ptr.as_ptr(), self.layout) };
+    }
+}
+
+/// A weight matrix in packed groups.
+pub(crate) struct PackedMatrix {
+    pub(crate) format: Format,
+    pub(crate) rows: usize,
+    /// Rows of a group.
+    pub(crate) lanes: usize,
+    pub(crate) group_bytes: usize,
+    /// Where a group's quants begin.
+    pub(crate) quants_at: usize,
+    /// Bytes of one block's factors and quants, over all rows of a group.
+    pub(crate) block_bytes: usize,
+    data: AlignedBytes,
+}
+
+impl PackedMatrix {
+    /// An empty matrix of `rows` rows of `k` weights; `None` where memory is short.
+    ///
+    /// # Panics
+    /// If the format is not a packed one.
+    pub(crate) fn new(format: Format, rows: usize, k: usize, lanes: usize) -> Option<PackedMatrix> {
+        let f = PackFormat::of(format).expect("the caller asked PackFormat::of");
+        let n_blocks = k / format.block_len();
+        let quants_at = (n_blocks * f.scales * 2 * lanes).next_multiple_of(64);
+        let block_bytes = (f.pairs * 2 + f.words * 4) * lanes;
+        let group_bytes = (quants_at + n_blocks * block_bytes).next_multiple_of(64);
+        let data = AlignedBytes::zeroed(rows.div_ceil(lanes).checked_mul(group_bytes)?)?;
+        Some(PackedMatrix { format, rows, lanes, group_bytes, quants_at, block_bytes, data })
+    }
+
+    /// Groups of the matrix; the last may have fewer rows, and zeros in their place.
+    pub(crate) fn n_groups(&self) -> usize {
+        self.rows.div_ceil(self.lanes)
+    }
+
+    /// The first byte of the group.
+    pub(crate) fn group(&self, g: usize) -> *const u8 {
+        debug_assert!(g < self.n_groups());
+        self.data.as_ptr().wrapping_add(g * self.group_bytes)
+    }
+
+    /// The matrix's groups, each to be filled by [`pack_group`].
+    pub(crate) fn groups_mut(&mut self) -> std::slice::ChunksExactMut<'_, u8> {
+        self.data.as_mut_slice().chunks_exact_mut(self.group_bytes)
+    }
+}
+
+/// Packs the rows of one group; `rows` holds at most `lanes` rows of the file.
+pub(crate) fn pack_group(format: Format, k: usize, lanes: usize, rows: &[u8], out: &mut [u8]) {
+    let f = PackFormat::of(format).expect("the matrix is packed");
+    let n_blocks = k / format.block_len();
+    let row_bytes = n_blocks * format.block_bytes();
+    let quants_at = (n_blocks * f.scales * 2 * lanes).next_multiple_of(64);
+    let block_bytes = (f.pairs * 2 + f.words * 4) * lanes;
+    let (scales, quants) = out.split_at_mut(quants_at);
+    let mut parts = Block { scales: [0; 2], pairs: [[0; 2]; 8], words: [0; 48] };
+    for (r, row) in rows.chunks_exact(row_bytes).enumerate() {
+        for (b, block) in row.chunks_exact(format.block_bytes()).enumerate() {
+            (f.split)(block, &mut parts);
+            for (i, s) in parts.scales[..f.scales].iter().enumerate() {
+                let at = 2 * ((b * f.scales + i) * lanes + r);
+                scales[at..at + 2].copy_from_slice(&s.to_ne_bytes());
+            }
+            let block = &mut quants[b * block_bytes..][..block_bytes];
+            let (pairs, words) = block.split_at_mut(f.pairs * 2 * lanes);
+            for (i, p) in parts.pairs[..f.pairs].iter().enumerate() {
+                pairs[2 * (i * lanes + r)..][..2].copy_from_slice(p);
+            }
+            for (i, w) in parts.words[..f.words].iter().enumerate() {
+                words[4 * (i * lanes + r)..][..4].copy_from_slice(&w.to_le_bytes());
+            }
+        }
+    }
+}

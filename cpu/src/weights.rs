@@ -1,0 +1,151 @@
+//! Weights on the CPU: packed at load where the instruction set has a kernel for the format, else as the file has them.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex};
+
+use llamay_formats::Format;
+use llamay_plan::{ExecError, Plan, WeightId, WeightSource};
+
+use crate::kernels::Kernels;
+use crate::pack::{PackFormat, PackedMatrix, pack_group};
+use crate::pool::Pool;
+
+/// Bytes that are packed in one task: large enough to hide the hand-off, small enough that the file's pages of all
+/// tasks under way are a trifle beside the weights.
+const PACK_CHUNK: usize = 1 << 20;
+
+/// A matrix, ready for its kernel.
+pub(crate) enum Matrix {
+    /// Groups of rows in planes.
+    Packed(PackedMatrix),
+    /// Rows as in the file.
+    Raw(RawMatrix),
+}
+
+/// Rows as in the file, in the file's map where that is possible.
+pub(crate) struct RawMatrix {
+    pub(crate) format: Format,
+    pub(crate) rows: usize,
+    pub(crate) k: usize,
+    id: WeightId,
+    source: Arc<dyn WeightSource>,
+    /// The bytes, where the source gives no lasting view of them (a file of the other byte order).
+    owned: Option<Vec<u8>>,
+}
+
+fn weight_error(plan: &Plan, id: WeightId, why: String) -> ExecError {
+    ExecError::Weight { name: plan.weight_of(id).name.clone(), why }
+}
+
+impl RawMatrix {
+    /// A view of the weight's rows.
+    pub(crate) fn new(
+        plan: &Plan,
+        id: WeightId,
+        source: &Arc<dyn WeightSource>,
+    ) -> Result<RawMatrix, ExecError> {
+        let weight = plan.weight_of(id);
+        let owned = match source.bytes(id).map_err(|why| weight_error(plan, id, why))? {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(bytes) => Some(bytes),
+        };
+        Ok(RawMatrix {
+            format: weight.format,
+            rows: weight.rows,
+            k: weight.cols,
+            id,
+            source: Arc::clone(source),
+            owned,
+        })
+    }
+
+    /// All rows.
+    pub(crate) fn bytes(&self) -> Result<Cow<'_, [u8]>, String> {
+        match &self.owned {
+            Some(bytes) => Ok(Cow::Borrowed(bytes)),
+            None => self.source.bytes(self.id),
+        }
+    }
+
+    /// Decodes one row.
+    pub(crate) fn decode_row(&self, row: usize, out: &mut [f32]) -> Result<(), String> {
+        let size = self.format.row_bytes(self.k).unwrap_or(0);
+        let bytes = self.bytes()?;
+        self.format.decode(&bytes[row * size..(row + 1) * size], out);
+        Ok(())
+    }
+}
+
+impl Matrix {
+    pub(crate) fn rows(&self) -> usize {
+        match self {
+            Matrix::Packed(m) => m.rows,
+            Matrix::Raw(m) => m.rows,
+        }
+    }
+
+    pub(crate) fn format(&self) -> Format {
+        match self {
+            Matrix::Packed(m) => m.format,
+            Matrix::Raw(m) => m.format,
+        }
+    }
+
+    /// Rows that a task cannot split.
+    pub(crate) fn unit_rows(&self) -> usize {
+        match self {
+            Matrix::Packed(m) => m.lanes,
+            Matrix::Raw(_) => 8,
+        }
+    }
+
+    /// Loads a matrix, packing it on all threads where `kernels` read packed rows of its format.
+    pub(crate) fn load(
+        plan: &Plan,
+        id: WeightId,
+        source: &Arc<dyn WeightSource>,
+        kernels: &Kernels,
+        pool: &Pool,
+    ) -> Result<Matrix, ExecError> {
+        let weight = plan.weight_of(id);
+        let packable = kernels.matmul(weight.format).is_some() && PackFormat::of(weight.format).is_some();
+        if !packable {
+            return RawMatrix::new(plan, id, source).map(Matrix::Raw);
+        }
+        let lanes = kernels.isa.group_rows();
+        let mut packed = PackedMatrix::new(weight.format, weight.rows, weight.cols, lanes)
+            .ok_or(ExecError::OutOfMemory { what: "packed weights", bytes: weight.bytes() as u64 })?;
+        let bytes = source.bytes(id).map_err(|why| weight_error(plan, id, why))?;
+        let group_rows_bytes = lanes * weight.format.row_bytes(weight.cols).unwrap_or(0);
+        let groups_per_task = (PACK_CHUNK / group_rows_bytes.max(1)).max(1);
+        let mut groups: Vec<&mut [u8]> = packed.groups_mut().collect();
+        let tasks: Vec<Mutex<&mut [&mut [u8]]>> =
+            groups.chunks_mut(groups_per_task).map(Mutex::new).collect();
+        pool.run(tasks.len(), &|task, _| {
+            let mut groups = tasks[task].lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let first = task * groups_per_task * group_rows_bytes;
+            for (i, group) in groups.iter_mut().enumerate() {
+                let from = first + i * group_rows_bytes;
+                let rows = &bytes[from..(from + group_rows_bytes).min(bytes.len())];
+                pack_group(weight.format, weight.cols, lanes, rows, group);
+            }
+            source.release(id, first..(first + groups.len() * group_rows_bytes).min(bytes.len()));
+        });
+        drop(tasks);
+        drop(groups);
+        Ok(Matrix::Packed(packed))
+    }
+}
+
+/// A vector of any format, decoded.
+pub(crate) fn load_vector(
+    plan: &Plan,
+    id: WeightId,
+    source: &dyn WeightSource,
+) -> Result<Vec<f32>, ExecError> {
+    let weight = plan.weight_of(id);
+    let bytes = source.bytes(id).map_err(|why| weight_error(plan, id, why))?;
+    let mut out = vec![0.0; weight.rows * weight.cols];
+    weight.format.decode(&bytes, &mut out);
+    Ok(out)
+}

@@ -1,0 +1,94 @@
+//! What can go wrong, each in one sentence.
+
+use std::path::PathBuf;
+
+use llamay_plan::{ExecError, Unplaced};
+
+/// An error of the engine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file is no readable GGUF file.
+    #[error(transparent)]
+    Gguf(#[from] llamay_gguf::Error),
+    /// The model in the file cannot be run.
+    #[error(transparent)]
+    Model(#[from] llamay_model::ModelError),
+    /// The vocabulary cannot be used.
+    #[error(transparent)]
+    Tokenizer(#[from] llamay_tokenizer::Error),
+    /// The chat template cannot be used.
+    #[error(transparent)]
+    Template(#[from] llamay_tokenizer::template::TemplateError),
+    /// No device runs a step.
+    #[error(transparent)]
+    Placement(#[from] Unplaced),
+    /// Loading or running failed.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+    /// Sampling failed.
+    #[error(transparent)]
+    Sampling(#[from] crate::sampling::SampleError),
+    /// A sampling parameter is out of its range.
+    #[error(transparent)]
+    Params(#[from] crate::sampling::ParamError),
+    /// A token that the vocabulary does not have.
+    #[error("token {token} is not in the vocabulary of {n_vocab} tokens")]
+    Token {
+        /// The token.
+        token: u32,
+        /// Entries of the vocabulary.
+        n_vocab: usize,
+    },
+    /// The tokens do not fit the context.
+    #[error("{needed} tokens do not fit the context of {limit}; use a larger one (-c) or a shorter prompt")]
+    ContextFull {
+        /// Positions that would be in use.
+        needed: usize,
+        /// Positions there are.
+        limit: usize,
+    },
+    /// The model has no chat template.
+    #[error("the model has no chat template; use --raw to complete text without one")]
+    NoTemplate,
+    /// A prompt without tokens.
+    #[error("the prompt has no tokens; give some text")]
+    EmptyPrompt,
+    /// Weights and cache need more memory than there is.
+    #[error(
+        "the model needs {} MiB ({} MiB weights, {} MiB cache for {context} positions), and {} MiB are free; use a \
+         smaller context (-c) or model",
+        (weights + cache) >> 20, weights >> 20, cache >> 20, free >> 20
+    )]
+    Memory {
+        /// Bytes of the weights.
+        weights: u64,
+        /// Bytes of the cache for one full session.
+        cache: u64,
+        /// Positions of that session.
+        context: usize,
+        /// Bytes that the system can give.
+        free: u64,
+    },
+    /// An environment variable with an unknown value.
+    #[error("{name}={value} is not known; use one of: {wanted}")]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What would be right.
+        wanted: String,
+    },
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// Something that was asked for cannot be done, in a whole sentence.
+    #[error("{0}")]
+    Unfit(String),
+}

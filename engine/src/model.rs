@@ -1,0 +1,199 @@
+//! An opened model.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use llamay_cpu::CpuBackend;
+use llamay_gguf::Gguf;
+use llamay_plan::{Backend, Executor, KvType, LoadOptions, Placement, Plan};
+use llamay_tokenizer::Tokenizer;
+use llamay_tokenizer::template::ChatTemplate;
+
+use crate::pages::Pages;
+use crate::source::GgufWeights;
+use crate::{Error, Options, Session};
+
+/// Tokens of one forward call in prefill, as long as nothing else is asked for.
+pub const DEFAULT_BATCH: usize = 512;
+
+/// A model, loaded and ready to run. Cheap to clone; clones share the weights.
+#[derive(Clone)]
+pub struct Model {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    gguf: Arc<Gguf>,
+    plan: Arc<Plan>,
+    tokenizer: Tokenizer,
+    placement_line: String,
+    warnings: Vec<String>,
+    context: usize,
+    pub(crate) batch: usize,
+    kv: KvType,
+    state: Mutex<State>,
+}
+
+/// What a forward call changes.
+pub(crate) struct State {
+    pub(crate) executor: Box<dyn Executor>,
+    pub(crate) pages: Pages,
+}
+
+/// What a model takes, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// The weights.
+    pub weights: u64,
+    /// The KV cache of one position.
+    pub cache_per_token: u64,
+}
+
+impl Model {
+    /// Opens a model and loads its weights.
+    ///
+    /// `progress` hears the bytes of weights loaded so far, out of all.
+    ///
+    /// # Errors
+    /// A file that is no valid GGUF, a model or vocabulary that llamay does not run, or too little memory; always
+    /// before the weights are loaded.
+    pub fn open(
+        path: impl AsRef<Path>,
+        options: &Options,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Model, Error> {
+        Model::from_gguf(Gguf::open(path)?, options, progress)
+    }
+
+    /// As [`Model::open`], from a file that is open already, or made in memory.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn from_gguf(
+        gguf: Gguf,
+        options: &Options,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Model, Error> {
+        let gguf = Arc::new(gguf);
+        let loaded = llamay_model::load(&gguf)?;
+        let plan = Arc::new(loaded.plan);
+        let tokenizer = Tokenizer::from_gguf(&gguf)?;
+        let context = options.context.unwrap_or(plan.n_ctx_train as usize).max(1);
+        let warnings = warnings(&plan, &loaded.unused, options);
+        let threads = options.threads.unwrap_or_else(llamay_cpu::available_threads);
+        let cpu = CpuBackend::new(options.isa, threads);
+        let placement = Placement::compute(&plan, None, &cpu, None)?;
+        check_memory(&plan, options, cpu.free_memory())?;
+        let source = Arc::new(GgufWeights::new(Arc::clone(&gguf), Arc::clone(&plan)));
+        let executor = cpu.load(Arc::clone(&plan), source, LoadOptions { kv: options.kv }, progress)?;
+        let inner = Inner {
+            placement_line: placement.line(&plan, None, &cpu),
+            gguf,
+            plan,
+            tokenizer,
+            warnings,
+            context,
+            batch: options.batch.unwrap_or(DEFAULT_BATCH).max(1),
+            kv: options.kv,
+            state: Mutex::new(State { executor, pages: Pages::default() }),
+        };
+        Ok(Model { inner: Arc::new(inner) })
+    }
+
+    /// A new, empty session.
+    pub fn session(&self) -> Session {
+        Session::new(self)
+    }
+
+    /// The file.
+    pub fn gguf(&self) -> &Gguf {
+        &self.inner.gguf
+    }
+
+    /// The forward pass.
+    pub fn plan(&self) -> &Plan {
+        &self.inner.plan
+    }
+
+    /// The vocabulary.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.inner.tokenizer
+    }
+
+    /// Positions of a session.
+    pub fn context(&self) -> usize {
+        self.inner.context
+    }
+
+    /// Entries of the vocabulary, as the logits have them.
+    pub fn n_vocab(&self) -> usize {
+        self.inner.plan.n_vocab
+    }
+
+    /// One line that says what runs where.
+    pub fn placement(&self) -> &str {
+        &self.inner.placement_line
+    }
+
+    /// What the user should hear about the file: unused tensors, a context beyond the trained one.
+    pub fn warnings(&self) -> &[String] {
+        &self.inner.warnings
+    }
+
+    /// What the model takes.
+    pub fn memory(&self) -> Memory {
+        let plan = &self.inner.plan;
+        Memory {
+            weights: plan.weight_bytes() as u64,
+            cache_per_token: plan.kv_bytes_per_token(self.inner.kv) as u64,
+        }
+    }
+
+    /// The file's chat template, compiled; `None` if it has none.
+    ///
+    /// # Errors
+    /// A template that cannot be compiled.
+    pub fn chat_template(&self) -> Result<Option<ChatTemplate>, Error> {
+        let Some(source) = self.gguf().metadata().str("tokenizer.chat_template")? else { return Ok(None) };
+        let text = |id: Option<u32>| id.map_or("", |id| self.tokenizer().token(id));
+        let template = ChatTemplate::new(source, text(self.tokenizer().bos()), text(self.tokenizer().eos()))?;
+        Ok(Some(template))
+    }
+
+    /// The executor and the pages, for one forward call at a time.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        // A panic in a forward call leaves pages and weights whole, so the lock's poison means nothing.
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn warnings(plan: &Plan, unused: &[String], options: &Options) -> Vec<String> {
+    let mut warnings = Vec::new();
+    match unused {
+        [] => {}
+        [one] => warnings.push(format!("tensor {one} is not used")),
+        [first, rest @ ..] => {
+            warnings.push(format!("tensor {first} and {} more are not used", rest.len()));
+        }
+    }
+    if let Some(context) = options.context.filter(|c| *c > plan.n_ctx_train as usize) {
+        let trained = plan.n_ctx_train;
+        warnings
+            .push(format!("a context of {context} is beyond the {trained} positions that the model was trained with"));
+    }
+    warnings
+}
+
+/// An error if the weights and a session that the user asked for cannot fit.
+///
+/// Without a wish the cache grows as it is used, so only the weights and one page count.
+fn check_memory(plan: &Plan, options: &Options, free: Option<u64>) -> Result<(), Error> {
+    let Some(free) = free else { return Ok(()) };
+    let context = options.context.unwrap_or(llamay_plan::KV_PAGE);
+    let weights = plan.weight_bytes() as u64;
+    let cache = (plan.kv_bytes_per_token(options.kv) as u64).saturating_mul(context as u64);
+    if weights.saturating_add(cache) > free {
+        return Err(Error::Memory { weights, cache, context, free });
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! How a model is opened.
+
+use llamay_cpu::Isa;
+use llamay_plan::KvType;
+
+use crate::Error;
+
+/// Options of [`crate::Model::open`]. The default takes everything from the machine and the model.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Threads; `None` takes those that affinity and cgroup quota give.
+    pub threads: Option<usize>,
+    /// The most capable instruction set to use; `None` for the best there is.
+    pub isa: Option<Isa>,
+    /// Positions of a session; `None` for what the model was trained with.
+    pub context: Option<usize>,
+    /// Element type of the KV cache.
+    pub kv: KvType,
+    /// Tokens of one forward call in prefill; `None` for 512.
+    pub batch: Option<usize>,
+}
+
+impl Options {
+    /// The options that the environment asks for: `LLAMAY_BACKEND=portable`, `LLAMAY_ISA`, `LLAMAY_THREADS`,
+    /// `LLAMAY_GPU`.
+    ///
+    /// # Errors
+    /// A variable with a value that is none of the known ones.
+    pub fn from_env() -> Result<Options, Error> {
+        Options::from_vars(|name| std::env::var(name).ok())
+    }
+
+    /// As [`Options::from_env`], from any source of variables.
+    ///
+    /// # Errors
+    /// A variable with a value that is none of the known ones.
+    pub fn from_vars(var: impl Fn(&str) -> Option<String>) -> Result<Options, Error> {
+        let get = |name: &'static str| var(name).filter(|v| !v.is_empty());
+        let bad = |name: &'static str, value: String, wanted: String| Error::Variable { name, value, wanted };
+        let mut options = Options::default();
+        if let Some(value) = get("LLAMAY_ISA") {
+            let names: Vec<&str> = Isa::ALL.iter().map(|i| i.name()).collect();
+            options.isa =
+                Some(Isa::from_name(&value).ok_or_else(|| bad("LLAMAY_ISA", value, names.join(", ")))?);
+        }
+        match get("LLAMAY_BACKEND").as_deref() {
+            None | Some("cpu") => {}
+            Some("portable") => options.isa = Some(Isa::Portable),
+            Some(other) => return Err(bad("LLAMAY_BACKEND", other.to_owned(), "cpu, portable".to_owned())),
+        }
+        match get("LLAMAY_GPU").as_deref() {
+            None | Some("off" | "auto") => {}
+            Some(other) => {
+                let wanted = "off, auto: this build carries no GPU backend".to_owned();
+                return Err(bad("LLAMAY_GPU", other.to_owned(), wanted));
+            }
+        }
+        if let Some(value) = get("LLAMAY_THREADS") {
+            let n = value.parse().ok().filter(|n| (1..=MAX_THREADS).contains(n));
+            let wanted = format!("a number from 1 to {MAX_THREADS}");
+            options.threads = Some(n.ok_or_else(|| bad("LLAMAY_THREADS", value, wanted))?);
+        }
+        Ok(options)
+    }
+}
+
+/// Threads that anybody may sensibly ask for.
+pub const MAX_THREADS: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &str, value: &str) -> Result<Options, Error> {
+        Options::from_vars(|n| (n == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn variables_choose_and_bad_ones_say_what_is_right() {
+        assert_eq!(with("LLAMAY_BACKEND", "portable").unwrap().isa, Some(Isa::Portable));
+        assert_eq!(with("LLAMAY_ISA", "avx2").unwrap().isa, Some(Isa::Avx2));
+        assert_eq!(with("LLAMAY_THREADS", "3").unwrap().threads, Some(3));
+        assert_eq!(with("LLAMAY_THREADS", "").unwrap().threads, None);
+        for (name, value, part) in [
+            ("LLAMAY_ISA", "sse", "avx2"),
+            ("LLAMAY_BACKEND", "cuda", "portable"),
+            ("LLAMAY_THREADS", "0", "from 1 to"),
+            ("LLAMAY_GPU", "vulkan", "no GPU backend"),
+        ] {
+            let message = with(name, value).unwrap_err().to_string();
+            assert!(message.contains(name) && message.contains(part), "{message}");
+        }
+    }
+}

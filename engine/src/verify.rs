@@ -1,0 +1,133 @@
+//! Checks the promise of equal bits on this machine: every kernel set, thread count and way to cut a prompt.
+
+use llamay_cpu::Isa;
+use llamay_gguf::Gguf;
+
+use crate::{Error, Feed, Logits, Model, Options};
+
+/// One way of running the prompt, and whether its logits are the reference's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// The kernel set.
+    pub isa: &'static str,
+    /// Threads.
+    pub threads: usize,
+    /// How the prompt was cut.
+    pub mode: Mode,
+    /// The first differing logit, as (position, vocabulary entry).
+    pub difference: Option<(usize, usize)>,
+}
+
+/// How a prompt is fed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// In one call.
+    Whole,
+    /// In calls of 7 tokens.
+    Chunked,
+    /// Token by token.
+    Decode,
+    /// In one call with the tokens of another session.
+    Mixed,
+}
+
+impl Mode {
+    /// Every mode.
+    pub const ALL: [Mode; 4] = [Mode::Whole, Mode::Chunked, Mode::Decode, Mode::Mixed];
+
+    /// The name in the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Whole => "whole",
+            Mode::Chunked => "chunked",
+            Mode::Decode => "token by token",
+            Mode::Mixed => "mixed batch",
+        }
+    }
+}
+
+/// Logits of every position of the prompt.
+///
+/// # Errors
+/// A prompt that does not fit, or a failed step.
+pub fn logits(model: &Model, prompt: &[u32], mode: Mode) -> Result<Vec<f32>, Error> {
+    let mut session = model.session();
+    let mut all = Vec::new();
+    let mut feed = |session: &mut crate::Session, tokens: &[u32]| -> Result<(), Error> {
+        model.forward(&mut [Feed { session, tokens, logits: Logits::All }])?;
+        all.extend_from_slice(session.logits());
+        Ok(())
+    };
+    match mode {
+        Mode::Whole => feed(&mut session, prompt)?,
+        Mode::Chunked => prompt.chunks(7).try_for_each(|c| feed(&mut session, c))?,
+        Mode::Decode => prompt.chunks(1).try_for_each(|c| feed(&mut session, c))?,
+        Mode::Mixed => {
+            let mut other = model.session();
+            let backwards: Vec<u32> = prompt.iter().rev().copied().collect();
+            let half = prompt.len() / 2;
+            for (mine, theirs) in [(&prompt[..half], &backwards[half..]), (&prompt[half..], &backwards[..half])] {
+                model.forward(&mut [
+                    Feed { session: &mut other, tokens: theirs, logits: Logits::Last },
+                    Feed { session: &mut session, tokens: mine, logits: Logits::All },
+                ])?;
+                all.extend_from_slice(session.logits());
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Where two tables of logits first differ.
+fn difference(a: &[f32], b: &[f32], n_vocab: usize) -> Option<(usize, usize)> {
+    let at = a.iter().zip(b).position(|(a, b)| a.to_bits() != b.to_bits());
+    let at = at.or_else(|| (a.len() != b.len()).then(|| a.len().min(b.len())));
+    at.map(|at| (at / n_vocab.max(1), at % n_vocab.max(1)))
+}
+
+/// Runs `prompt` through every kernel set of this machine, every thread count from 1 to `max_threads`, and every
+/// [`Mode`]; the first run, portable with one thread and whole, is the reference. `open` opens the file anew for each
+/// kernel set and thread count; `report` hears each result as it comes.
+///
+/// # Errors
+/// A model that cannot be loaded, or a prompt that does not fit.
+pub fn verify(
+    open: &dyn Fn() -> Result<Gguf, Error>,
+    prompt: &dyn Fn(&Model) -> Vec<u32>,
+    options: &Options,
+    max_threads: usize,
+    report: &mut dyn FnMut(&Check),
+) -> Result<Vec<Check>, Error> {
+    let mut checks = Vec::new();
+    let mut reference: Option<Vec<f32>> = None;
+    for isa in Isa::available() {
+        for threads in 1..=max_threads {
+            let options = Options { isa: Some(isa), threads: Some(threads), ..options.clone() };
+            let model = Model::from_gguf(open()?, &options, &|_, _| {})?;
+            let prompt = prompt(&model);
+            for mode in Mode::ALL {
+                let got = logits(&model, &prompt, mode)?;
+                let reference = reference.get_or_insert_with(|| got.clone());
+                let difference = difference(&got, reference, model.n_vocab());
+                let check = Check { isa: isa.name(), threads, mode, difference };
+                report(&check);
+                checks.push(check);
+            }
+        }
+    }
+    Ok(checks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_bit_is_a_difference_and_says_where() {
+        let a = [1.0, 2.0, 3.0, 0.0];
+        assert_eq!(difference(&a, &a, 2), None);
+        assert_eq!(difference(&a, &[1.0, 2.0, f32::from_bits(3.0f32.to_bits() + 1), 0.0], 2), Some((1, 0)));
+        assert_eq!(difference(&a, &[1.0, 2.0, 3.0, -0.0], 2), Some((1, 1)), "the sign of zero is a bit too");
+        assert_eq!(difference(&a, &a[..2], 2), Some((1, 0)));
+    }
+}
