@@ -77,7 +77,11 @@ impl Batch<'_> {
         for (i, t) in self.tokens.iter().enumerate() {
             match runs.last_mut() {
                 Some(run) if run.sequence == t.sequence as usize => run.tokens.end = i + 1,
-                _ => runs.push(Run { sequence: t.sequence as usize, tokens: i..i + 1, start: t.position as usize }),
+                _ => runs.push(Run {
+                    sequence: t.sequence as usize,
+                    tokens: i..i + 1,
+                    start: t.position as usize,
+                }),
             }
         }
         runs

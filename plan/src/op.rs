@@ -152,7 +152,9 @@ impl Op {
             Op::Linear { x: _, projections } => {
                 projections.iter().flat_map(|p| std::iter::once(p.weight).chain(p.bias)).collect()
             }
-            Op::Rope { .. } | Op::Attend { .. } | Op::Gate { .. } | Op::Add { .. } | Op::Select { .. } => vec![],
+            Op::Rope { .. } | Op::Attend { .. } | Op::Gate { .. } | Op::Add { .. } | Op::Select { .. } => {
+                vec![]
+            }
         }
     }
 
@@ -160,7 +162,9 @@ impl Op {
     pub fn inputs(&self) -> Vec<SlotId> {
         match self {
             Op::Embed { .. } => vec![],
-            Op::RmsNorm { x, .. } | Op::Linear { x, .. } | Op::Rope { x, .. } | Op::Select { x, .. } => vec![*x],
+            Op::RmsNorm { x, .. } | Op::Linear { x, .. } | Op::Rope { x, .. } | Op::Select { x, .. } => {
+                vec![*x]
+            }
             Op::Attend { q, k, v, .. } => vec![*q, *k, *v],
             Op::Gate { gate, up, .. } => vec![*gate, *up],
             Op::Add { x, y, .. } => vec![*x, *y],

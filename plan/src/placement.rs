@@ -61,8 +61,11 @@ impl Placement {
         cpu: &dyn Backend,
         max_layers: Option<u32>,
     ) -> Result<Placement, Unplaced> {
-        let mut placement =
-            Placement { device: device.map(Backend::name), tiers: Vec::with_capacity(plan.steps.len()), falls: vec![] };
+        let mut placement = Placement {
+            device: device.map(Backend::name),
+            tiers: Vec::with_capacity(plan.steps.len()),
+            falls: vec![],
+        };
         let first_layer = plan.n_layer - max_layers.unwrap_or(plan.n_layer).min(plan.n_layer);
         let mut refused: BTreeMap<Option<u32>, ()> = BTreeMap::new();
         let mut answers = Vec::with_capacity(plan.steps.len());
@@ -95,7 +98,8 @@ impl Placement {
     pub fn device_layers(&self, plan: &Plan) -> u32 {
         (0..plan.n_layer)
             .filter(|l| {
-                let mut steps = plan.steps.iter().zip(&self.tiers).filter(|(s, _)| s.layer == Some(*l)).peekable();
+                let mut steps =
+                    plan.steps.iter().zip(&self.tiers).filter(|(s, _)| s.layer == Some(*l)).peekable();
                 steps.peek().is_some() && steps.all(|(_, t)| *t == Tier::Graph)
             })
             .count() as u32
