@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::cursor::{Cursor, Field};
+use crate::cursor::{Cursor, Field, reserve};
 use crate::from_value::FromValue;
 use crate::{Endian, Error, MAX_DEPTH, Value, ValueType};
 
@@ -25,14 +25,9 @@ enum Items {
     Arrays(Box<[ArrayNode]>),
 }
 
-/// The least bytes an element of this type takes.
-fn least_bytes(kind: ValueType) -> usize {
-    match kind {
-        ValueType::Str => 8,
-        ValueType::Array => 4 + 8,
-        other => other.fixed_bytes().unwrap_or(1),
-    }
-}
+/// The bytes of an empty string, and of an empty array.
+const LEAST_STRING_BYTES: usize = 8;
+const LEAST_ARRAY_BYTES: usize = 4 + 8;
 
 impl ArrayNode {
     /// Parses and checks an array whose element type comes next. `depth` counts the arrays around it.
@@ -41,36 +36,52 @@ impl ArrayNode {
             return Err(c.error(c.at(), field, format!("arrays are nested more than {MAX_DEPTH} deep")));
         }
         let kind = parse_kind(c, &format_args!("{field}: element type"))?;
-        let len = c.count(least_bytes(kind), &format_args!("{field}: number of elements"))?;
-        let items = match (kind, kind.fixed_bytes()) {
-            (_, Some(size)) => {
-                let at = c.at();
-                // In bounds: `count` has found room for the product.
-                let bytes = c.take(len * size, field)?;
-                if kind == ValueType::Bool
-                    && let Some(i) = bytes.iter().position(|&b| b > 1)
-                {
-                    return Err(c.error(at + i, &format_args!("{field}[{i}]"), not_a_bool(bytes[i])));
-                }
-                Items::Fixed(at)
-            }
-            (ValueType::Array, None) => {
-                let mut arrays = Vec::with_capacity(len);
-                for i in 0..len {
-                    arrays.push(ArrayNode::parse(c, &format_args!("{field}[{i}]"), depth + 1)?);
-                }
-                Items::Arrays(arrays.into())
-            }
-            (_, None) => {
-                let mut starts = Vec::with_capacity(len);
-                for i in 0..len {
-                    starts.push(c.at());
-                    c.string(&format_args!("{field}[{i}]"))?;
-                }
-                Items::Strings(starts.into())
-            }
+        let (len, items) = match (kind, kind.fixed_bytes()) {
+            (_, Some(size)) => Items::fixed(c, field, kind, size)?,
+            (ValueType::Array, None) => Items::arrays(c, field, depth)?,
+            (_, None) => Items::strings(c, field)?,
         };
         Ok(ArrayNode { kind, len, items })
+    }
+}
+
+/// Each parses the number of elements and the elements, and gives both.
+impl Items {
+    fn fixed(
+        c: &mut Cursor<'_>,
+        field: Field<'_>,
+        kind: ValueType,
+        size: usize,
+    ) -> Result<(usize, Items), Error> {
+        let len = c.count(size, &format_args!("{field}: number of elements"))?;
+        let at = c.at();
+        // The product is in range: `count` has found room for it.
+        let bytes = c.take(len * size, field)?;
+        if kind == ValueType::Bool
+            && let Some(i) = bytes.iter().position(|&b| b > 1)
+        {
+            return Err(c.error(at + i, &format_args!("{field}[{i}]"), not_a_bool(bytes[i])));
+        }
+        Ok((len, Items::Fixed(at)))
+    }
+
+    fn strings(c: &mut Cursor<'_>, field: Field<'_>) -> Result<(usize, Items), Error> {
+        let len = c.items(LEAST_STRING_BYTES, &format_args!("{field}: number of elements"))?;
+        let mut starts = reserve(len);
+        for i in 0..len {
+            starts.push(c.at());
+            c.string(&format_args!("{field}[{i}]"))?;
+        }
+        Ok((len, Items::Strings(starts.into())))
+    }
+
+    fn arrays(c: &mut Cursor<'_>, field: Field<'_>, depth: usize) -> Result<(usize, Items), Error> {
+        let len = c.items(LEAST_ARRAY_BYTES, &format_args!("{field}: number of elements"))?;
+        let mut arrays = reserve(len);
+        for i in 0..len {
+            arrays.push(ArrayNode::parse(c, &format_args!("{field}[{i}]"), depth + 1)?);
+        }
+        Ok((len, Items::Arrays(arrays.into())))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 use std::path::Path;
 
-use crate::{Endian, Error};
+use crate::{Endian, Error, MAX_ITEMS};
 
 /// The name of a field, formatted only when an error needs it.
 pub(crate) type Field<'f> = &'f dyn Display;
@@ -71,8 +71,7 @@ impl<'a> Cursor<'a> {
         Ok(u64::from_le_bytes(self.number(field)?))
     }
 
-    /// A `u64` count of things that take at least `least` bytes each in the rest of the file. That bound is what makes
-    /// it safe to reserve memory for the count.
+    /// A `u64` count of things that take at least `least` bytes each in the rest of the file.
     pub(crate) fn count(&mut self, least: usize, field: Field<'_>) -> Result<usize, Error> {
         let at = self.at;
         let count = self.u64(field)?;
@@ -87,6 +86,20 @@ impl<'a> Cursor<'a> {
                 Err(self.error(at, field, problem))
             }
         }
+    }
+
+    /// A [`count`](Cursor::count) of things that each take memory of their own.
+    pub(crate) fn items(&mut self, least: usize, field: Field<'_>) -> Result<usize, Error> {
+        let at = self.at;
+        let count = self.count(least, field)?;
+        if count > MAX_ITEMS {
+            return Err(self.error(
+                at,
+                field,
+                format!("{count} is more than {MAX_ITEMS}, the most that is read"),
+            ));
+        }
+        Ok(count)
     }
 
     pub(crate) fn string(&mut self, field: Field<'_>) -> Result<&'a str, Error> {
@@ -123,4 +136,9 @@ impl Display for Quoted<'_> {
             None => write!(f, "{:?}", self.0),
         }
     }
+}
+
+/// Room for `n` things, or for the first million: what is reserved before anything has been read stays small.
+pub(crate) fn reserve<T>(n: usize) -> Vec<T> {
+    Vec::with_capacity(n.min(1 << 20))
 }

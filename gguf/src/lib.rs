@@ -68,4 +68,8 @@ pub const MAX_DIMS: usize = 4;
 /// Most levels of arrays within arrays.
 pub const MAX_DEPTH: usize = 8;
 
+/// Most keys, tensors, and strings or arrays in one array: some ten times what any model has. Each takes memory of its
+/// own when a file is opened, and a sparse file can claim any number of them.
+pub const MAX_ITEMS: usize = 1 << 24;
+
 const MAGIC: [u8; 4] = *b"GGUF";

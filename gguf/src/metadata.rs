@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::array::{Array, ArrayNode, StrArray, TypedArray, not_a_bool, parse_kind, read_value};
-use crate::cursor::{Cursor, Field, Named};
+use crate::cursor::{Cursor, Field, Named, reserve};
 use crate::from_value::FromValue;
 use crate::source::Source;
 use crate::{Endian, Error, Value, ValueType};
@@ -41,8 +41,8 @@ impl Metadata {
         source: Arc<Source>,
         path: &Path,
     ) -> Result<Self, Error> {
-        let mut entries = Vec::with_capacity(n);
-        let mut index = HashMap::with_capacity(n);
+        let mut entries = reserve(n);
+        let mut index = HashMap::new();
         for i in 0..n {
             let at = c.at();
             let key = c.string(&format_args!("key {i}"))?;

@@ -30,8 +30,8 @@ pub(crate) fn parse(
     let mut c = Cursor::new(bytes, path);
     c.take(MAGIC.len(), &"magic")?;
     let version = parse_version(&mut c, path)?;
-    let n_tensors = c.count(tensor::LEAST_ENTRY_BYTES, &"number of tensors")?;
-    let n_keys = c.count(metadata::LEAST_ENTRY_BYTES, &"number of keys")?;
+    let n_tensors = c.items(tensor::LEAST_ENTRY_BYTES, &"number of tensors")?;
+    let n_keys = c.items(metadata::LEAST_ENTRY_BYTES, &"number of keys")?;
 
     let metadata = Metadata::parse(&mut c, n_keys, source.clone(), path)?;
     let entries = tensor::parse(&mut c, n_tensors, number)?;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use llamay_formats::Format;
 
-use crate::cursor::{Cursor, Field, Named};
+use crate::cursor::{Cursor, Field, Named, reserve};
 use crate::{Error, MAX_DIMS};
 
 /// The least bytes of one entry of the table: an empty name and no dimensions.
@@ -145,8 +145,8 @@ pub(crate) struct Entry {
 
 /// Parses `n` entries at the cursor.
 pub(crate) fn parse(c: &mut Cursor<'_>, n: usize, part: usize) -> Result<Vec<Entry>, Error> {
-    let mut entries = Vec::with_capacity(n);
-    let mut seen = HashMap::with_capacity(n);
+    let mut entries = reserve(n);
+    let mut seen = HashMap::new();
     for i in 0..n {
         let at = c.at();
         let name = c.string(&format_args!("tensor {i}: name"))?;

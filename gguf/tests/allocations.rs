@@ -73,7 +73,7 @@ fn opening_a_large_vocabulary_copies_no_string() {
     assert_eq!((longest, allocations), ("▁token262143".len(), 0));
     assert_eq!(tokens.get(VOCABULARY - 1), Some("▁token262143"));
     assert_eq!(tokens.get(VOCABULARY), None);
-    assert!(tokens.iter().rev().next().unwrap().ends_with("143"));
+    assert!(tokens.iter().next_back().unwrap().ends_with("143"));
 }
 
 /// Whatever a file claims, opening it takes memory in proportion to its size.

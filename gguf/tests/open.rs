@@ -119,6 +119,36 @@ fn what_is_no_file_is_refused() {
     );
 }
 
+/// A sparse file costs nothing to make as large as its counts claim.
+#[cfg(unix)]
+#[test]
+fn counts_backed_by_a_sparse_file_are_still_limited() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("sparse.gguf");
+    let header = |n_tensors: u64, n_keys: u64| {
+        [&b"GGUF\x03\0\0\0"[..], &n_tensors.to_le_bytes(), &n_keys.to_le_bytes()].concat()
+    };
+    let vocabulary = {
+        let mut key = header(0, 1);
+        key.extend_from_slice(b"\x01\0\0\0\0\0\0\0k\x09\0\0\0\x08\0\0\0");
+        key.extend_from_slice(&(1u64 << 25).to_le_bytes());
+        key
+    };
+    for head in [header(1 << 25, 0), header(0, 1 << 25), vocabulary] {
+        std::fs::write(&path, head).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(1 << 30).unwrap();
+        let sentence = refusal(&path, &folder);
+        assert!(sentence.ends_with("33554432 is more than 16777216, the most that is read"), "{sentence}");
+    }
+}
+
+#[test]
+fn an_opened_model_is_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Gguf>();
+    shared::<Error>();
+}
+
 #[test]
 fn a_read_only_file_opens() {
     let folder = TempDir::new().unwrap();
