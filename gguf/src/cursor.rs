@@ -138,7 +138,8 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// Room for `n` things, or for the first million: what is reserved before anything has been read stays small.
+/// Room for `n` things, or for as many as take 4 MiB: the count has not been proven yet. That is the table of positions
+/// of half a million strings, so a vocabulary's is made in one go.
 pub(crate) fn reserve<T>(n: usize) -> Vec<T> {
-    Vec::with_capacity(n.min(1 << 20))
+    Vec::with_capacity(n.min((4 << 20) / size_of::<T>().max(1)))
 }

@@ -25,10 +25,9 @@ impl Gguf {
     /// Every count, length and offset is checked here, so that a damaged or hostile file is an error that names the
     /// field and never a panic.
     ///
-    /// The file has to stay as it is while it is open. If another process overwrites it, tensor data and metadata
-    /// change accordingly, though no access leaves the file; if another process truncates it, the operating system
-    /// ends this one (`SIGBUS`) at the next access to the lost part. Replacing a model by renaming a new file over it
-    /// is safe.
+    /// The file has to stay as it is while it is open, as with every memory map. If another process overwrites it, the
+    /// data seen here changes under the borrower's hands; if another process truncates it, the operating system ends
+    /// this one (`SIGBUS`) at the next access to the lost part. Replacing a model by renaming a new file over it is safe.
     pub fn open(path: impl AsRef<Path>) -> Result<Gguf, Error> {
         let path = path.as_ref();
         let opened = part::parse(path, Source::open(path)?, 0)?;

@@ -32,11 +32,10 @@ impl Source {
             return Ok(Source::Memory(Vec::new()));
         }
         // SAFETY: the map is private, read-only, and owned by `Source`, so every slice of it ends before it is
-        // unmapped. What cannot be ruled out is another process writing to the file meanwhile. Such a write can change
-        // the bytes under a slice, so nothing here trusts what was checked earlier: lengths are checked again at each
-        // access, strings are validated again, and tensor data has no invalid bit patterns. If the file is truncated,
-        // touching a page past its new end raises SIGBUS, which ends this process without reading foreign memory.
-        // `Gguf::open` tells callers so.
+        // unmapped. What the type system cannot rule out is another process writing to the file meanwhile, which
+        // `Gguf::open` asks callers to prevent. The harm is kept small all the same: lengths are checked and strings
+        // validated again at each access, and tensor data has no invalid bit patterns. If the file is truncated, touching
+        // a page past its new end raises SIGBUS, which ends this process without reading foreign memory.
         let map = unsafe { Mmap::map(&file) };
         map.map(Source::Map).map_err(|e| Error::io(path, "cannot be mapped into memory", e))
     }
