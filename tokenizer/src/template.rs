@@ -213,6 +213,8 @@ fn environment() -> Environment<'static> {
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_unknown_method_callback(python::method);
     environment.add_filter("tojson", json::tojson);
+    environment.add_test("iterable", python::is_iterable);
+    environment.add_test("sequence", python::is_sequence);
     environment.add_function("raise_exception", raise_exception);
     environment
 }

@@ -13,8 +13,56 @@ use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// (template, case, why llamay differs from Jinja2 there). An entry that no longer differs fails the test.
-const EXCEPTIONS: &[(&str, &str, &str)] = &[];
+/// Renderings that differ from Jinja2's on purpose. One that no longer differs fails the test.
+struct Exception {
+    /// Why: not read by the test, but nothing differs without a reason.
+    #[expect(dead_code)]
+    reason: &'static str,
+    /// The template, and the cases in which it differs.
+    renderings: &'static [(&'static str, &'static [&'static str])],
+}
+
+const WITHOUT_TOOLS: &[&str] = &[
+    "chat",
+    "no_system",
+    "no_generation_prompt",
+    "empty_content",
+    "odd_text",
+    "unknown_role",
+    "reasoning",
+    "thinking",
+];
+
+const EXCEPTIONS: &[Exception] = &[
+    Exception {
+        reason: "The template loops over tools or a content that is none, which Python cannot. llamay takes none as \
+                 empty there, so that templates written for tool use serve conversations without tools too.",
+        renderings: &[
+            ("CohereForAI-c4ai-command-r-plus-tool_use.jinja", WITHOUT_TOOLS),
+            ("CohereForAI-c4ai-command-r-plus-tool_use.jinja", &["missing_content"]),
+            ("NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use.jinja", WITHOUT_TOOLS),
+            ("NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use.jinja", &["no_messages"]),
+            ("NousResearch-Hermes-3-Llama-3.1-8B-tool_use.jinja", WITHOUT_TOOLS),
+            ("NousResearch-Hermes-3-Llama-3.1-8B-tool_use.jinja", &["no_messages"]),
+            ("Cohere2MoE.jinja", &["missing_content"]),
+            ("LFM2.5-8B-A1B.jinja", &["missing_content"]),
+            ("Mistral-Small-3.2-24B-Instruct-2506.jinja", &["missing_content"]),
+        ],
+    },
+    Exception {
+        reason: "The template writes the result of `map` as JSON, which in Python is a generator and has no JSON form. \
+                 It is a list here, as the template means it.",
+        renderings: &[("llama-cpp-deepseek-r1.jinja", &["tools", "tool_turn", "tool_arguments_text"])],
+    },
+    Exception {
+        reason: "The template adds text to `|safe` text, which makes Jinja2 escape the tools for HTML. A prompt is no \
+                 HTML, so llamay leaves them as they are.",
+        renderings: &[(
+            "meetkai-functionary-medium-v3.1.jinja",
+            &["tools", "tool_turn", "tool_arguments_text"],
+        )],
+    },
+];
 
 #[derive(Deserialize)]
 struct Suite {
@@ -97,9 +145,12 @@ fn real_templates_render_as_in_jinja2() {
     };
     let suite: Suite = read_json("cases.json");
     let goldens: BTreeMap<String, BTreeMap<String, String>> = read_json("real.json");
-    let mut exceptions: BTreeSet<(&str, &str)> =
-        EXCEPTIONS.iter().map(|&(template, case, _)| (template, case)).collect();
-    assert_eq!(exceptions.len(), EXCEPTIONS.len(), "an exception is listed twice");
+    let mut exceptions = BTreeSet::new();
+    for (template, cases) in EXCEPTIONS.iter().flat_map(|exception| exception.renderings) {
+        for case in *cases {
+            assert!(exceptions.insert((*template, *case)), "{template}, {case} is excepted twice");
+        }
+    }
 
     let mut problems = Vec::new();
     let mut agreed = 0;

@@ -1,6 +1,6 @@
-//! Python's methods on strings, lists and dictionaries, which templates call freely.
+//! What templates expect of Python: methods on strings, lists and dictionaries, and what counts as a sequence.
 
-use minijinja::value::from_args;
+use minijinja::value::{ValueKind, from_args};
 use minijinja::{Error, State, Value};
 
 /// Calls `method` of `value`. Methods that change their value, such as `append`, are missing on purpose: transformers
@@ -20,4 +20,14 @@ pub(super) fn method(state: &mut State, value: &Value, method: &str, args: &[Val
         }
     }
     minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args)
+}
+
+/// `is iterable`: whether Python's `iter` takes the value. Unlike minijinja's test it says no to `none`.
+pub(super) fn is_iterable(value: &Value) -> bool {
+    value.is_undefined() || is_sequence(value) || value.kind() == ValueKind::Iterable
+}
+
+/// `is sequence`: whether the value has a length and items. Unlike minijinja's test it counts strings and mappings.
+pub(super) fn is_sequence(value: &Value) -> bool {
+    matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map) || value.is_undefined()
 }
