@@ -1,0 +1,235 @@
+"""Hugging Face tokenizers for GGUF vocabularies, put together from what the models' tokenizer.json files say."""
+
+import json
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+
+
+def _split(pattern):
+    return pre_tokenizers.Split(Regex(pattern), "isolated")
+
+
+def _bytes(use_regex=False):
+    return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=use_regex)
+
+
+_CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_UP = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+_LOW = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+def _cl100k(digits, letters=r"\p{L}"):
+    return _split(
+        _CONTRACTION
+        + rf"|[^\r\n\p{{L}}\p{{N}}]?[{letters}]+|\p{{N}}{digits}| ?[^\s{letters}\p{{N}}]+[\r\n]*|"
+        + _SPACES
+    )
+
+
+def _cased(digits, suffix):
+    words = rf"[^\r\n\p{{L}}\p{{N}}]?{_UP}*{_LOW}+{suffix}|[^\r\n\p{{L}}\p{{N}}]?{_UP}+{_LOW}*{suffix}"
+    return _split(words + rf"|\p{{N}}{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|" + _SPACES)
+
+
+_DEEPSEEK_CASED = (
+    "A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-\u0373"
+    "\u0376\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481\u048a-"
+    "\u052f\u0531-\u0556\u10a0-\u10c5\u13a0-\u13f5\u13f8-\u13fd\u1c90-\u1cba\u1cbd-\u1cbf\u1d00-\u1d2b\u1d6b-"
+    "\u1d77\u1d79-\u1d9a\u1e00-\u1f15\u1f18-\u1f1d\u1f20-\u1f45\u1f48-\u1f4d\u1f50-\u1f57\u1f59\u1f5b\u1f5d"
+    "\u1f5f-\u1f7d\u1f80-\u1fb4\u1fb6-\u1fbc\u1fbe\u1fc2-\u1fc4\u1fc6-\u1fcc\u1fd0-\u1fd3\u1fd6-\u1fdb\u1fe0-"
+    "\u1fec\u1ff2-\u1ff4\u1ff6-\u1ffc\u2102\u2107\u210a-\u2113\u2115\u2119-\u211d\u2124\u2126\u2128\u212a-"
+    "\u212d\u212f-\u2134\u2139\u213c-\u213f\u2145-\u2149\u214e\u2183\u2184\u2c00-\u2c7b\u2c7e-\u2ce4\u2ceb-"
+    "\u2cee\u2cf2\u2cf3\ua640-\ua66d\ua680-\ua69b\ua722-\ua76f\ua771-\ua787\ua78b-\ua78e\uab70-\uabbf\ufb00-"
+    "\ufb06\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a\U00010400-\U0001044f\U000104b0-\U000104d3\U000104d8-"
+    "\U000104fb\U00010c80-\U00010cb2\U00010cc0-\U00010cf2\U000118a0-\U000118df\U0001e900-\U0001e943"
+)
+_CJK = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+
+_GPT2 = [_bytes(use_regex=True)]
+_DIGIT_GPT2 = [pre_tokenizers.Digits(individual_digits=True), *_GPT2]
+
+# name → (pre-tokenizers, ignore_merges, NFC)
+PRE = {
+    "gpt-2": (_GPT2, False, False),
+    "smollm": (_DIGIT_GPT2, False, False),
+    "command-r": (_DIGIT_GPT2, False, True),
+    "default": (
+        [
+            _split(r"[\p{P}\$\+<=>\^~\|]+"),
+            _split(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"),
+            _split(r"\p{N}+"),
+            _split("[0-9][0-9][0-9]"),
+            _bytes(),
+        ],
+        False,
+        False,
+    ),
+    "falcon": (
+        [
+            pre_tokenizers.Punctuation("contiguous"),
+            _split(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"),
+            _split("[0-9][0-9][0-9]"),
+            _bytes(),
+        ],
+        False,
+        False,
+    ),
+    "bloom": ([_split(r" ?[^(\s|.,!?…。，、।۔،)]+"), _bytes()], False, False),
+    "viking": (
+        [_split(r" ?[^(\s|.,!?…。，、।۔،)]+"), pre_tokenizers.Digits(individual_digits=True), _bytes()],
+        False,
+        False,
+    ),
+    "llama-bpe": ([_cl100k("{1,3}"), _bytes()], True, False),
+    "dbrx": ([_cl100k("{1,3}"), _bytes()], False, False),
+    "glm4": ([_cl100k("{1,3}"), _bytes()], True, False),
+    "qwen2": ([_cl100k(""), _bytes()], False, True),
+    "deepseek-r1-qwen": ([_cl100k(""), _bytes()], False, False),
+    "qwen35": ([_cl100k("", r"\p{L}\p{M}"), _bytes()], False, True),
+    "minicpm5": ([_split(r"\p{N}{1,3}"), _cl100k("+"), _bytes()], True, False),
+    "seed-coder": (
+        [
+            _split(
+                _CONTRACTION + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|" + _SPACES
+            ),
+            _bytes(),
+        ],
+        False,
+        False,
+    ),
+    "bailingmoe": (
+        [
+            _split(
+                r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|"
+                r"\s*[\r\n]|\s+(?!\S)|\s+"
+            ),
+            _bytes(),
+        ],
+        False,
+        False,
+    ),
+    "laguna": ([_split(r"[^\n]+|[\n]+"), _cl100k(""), _bytes()], False, False),
+    "gpt-4o": ([_cased("{1,3}", _CONTRACTION + "?"), _bytes()], False, False),
+    "tekken": ([_cased("", ""), _bytes()], True, False),
+    "deepseek-llm": (
+        [
+            _split("[\r\n]"),
+            _split(rf"\s?[{_DEEPSEEK_CASED}]+"),
+            _split(r"\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+"),
+            _split(r"\s+$"),
+            _split(_CJK),
+            _split(r"\p{N}+"),
+            _bytes(),
+        ],
+        False,
+        False,
+    ),
+    "deepseek-coder": (
+        [
+            _split("[\r\n]"),
+            _split(r"\s?\p{L}+"),
+            _split(r"\s?\p{P}+"),
+            _split(_CJK),
+            pre_tokenizers.Digits(individual_digits=True),
+            _bytes(),
+        ],
+        False,
+        False,
+    ),
+    "deepseek-v3": (
+        [
+            _split(r"\p{N}{1,3}"),
+            _split("[\u4e00-\u9fa5\u3040-\u30ff]+"),
+            _split(
+                r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"""
+                r""" ?[\p{P}\p{S}]+[\r\n]*|""" + _SPACES
+            ),
+            _bytes(),
+        ],
+        False,
+        False,
+    ),
+}
+
+
+def _add(tokenizer, tokens, types):
+    # Adding in the order of ids keeps them: each is in the vocabulary already.
+    for text, kind in zip(tokens, types):
+        if kind in (CONTROL, USER_DEFINED, UNKNOWN):
+            tokenizer.add_tokens([AddedToken(text, special=kind != USER_DEFINED, normalized=False)])
+    return tokenizer
+
+
+def bpe(tokens, types, merges, pre):
+    """A byte-level BPE tokenizer with the named pre-tokenizer."""
+    steps, ignore_merges, nfc = PRE[pre]
+    ids = {text: i for i, text in enumerate(tokens)}
+    pairs = [tuple(merge.split(" ")) for merge in merges]
+    tokenizer = Tokenizer(models.BPE(ids, pairs, ignore_merges=ignore_merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    if nfc:
+        tokenizer.normalizer = normalizers.NFC()
+    tokenizer.decoder = decoders.ByteLevel()
+    return _add(tokenizer, tokens, types)
+
+
+def spm_merges(tokens, scores):
+    """All merges that make tokens, best score first: how transformers turns SentencePiece files into BPE."""
+    ids = {text: i for i, text in enumerate(tokens)}
+    merges = []
+    for text, score in zip(tokens, scores):
+        for cut in range(1, len(text)):
+            left, right = text[:cut], text[cut:]
+            if left in ids and right in ids:
+                merges.append((left, right, score))
+    merges.sort(key=lambda m: (m[2], len(m[0]), len(m[1])), reverse=True)
+    return [(left, right) for left, right, _ in merges]
+
+
+def spm(tokens, types, scores, space_prefix):
+    """A SentencePiece vocabulary as BPE with byte fallback."""
+    ids = {text: i for i, text in enumerate(tokens)}
+    plain = [t if kind in (NORMAL, USER_DEFINED) else "" for t, kind in zip(tokens, types)]
+    model = models.BPE(
+        ids, spm_merges(plain, scores), unk_token="<unk>", byte_fallback=True, fuse_unk=True
+    )
+    tokenizer = Tokenizer(model)
+    replace = normalizers.Replace(" ", "\u2581")
+    tokenizer.normalizer = (
+        normalizers.Sequence([normalizers.Prepend("\u2581"), replace]) if space_prefix else replace
+    )
+    return _add(tokenizer, tokens, types)
+
+
+def of_gguf(path):
+    """The tokenizer of a GGUF file's vocabulary."""
+    import gguf
+
+    fields = gguf.GGUFReader(path).fields
+
+    def get(key, default=None):
+        field = fields.get("tokenizer.ggml." + key)
+        return default if field is None else field.contents()
+
+    tokens = get("tokens")
+    types = get("token_type", [NORMAL] * len(tokens))
+    if get("model") == "gpt2":
+        return bpe(tokens, types, get("merges"), get("pre", "default"))
+    return spm(tokens, types, get("scores"), get("add_space_prefix", True))
+
+
+def of_json(path):
+    """The tokenizer of a tokenizer.json, without what it adds before and after."""
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    config["post_processor"] = None
+    return Tokenizer.from_str(json.dumps(config))
+
+
+def ids(tokenizer, text, special=False):
+    """The ids of a text. Without special, text that spells a control token stays text."""
+    tokenizer.encode_special_tokens = not special
+    return tokenizer.encode(text, add_special_tokens=False).ids
