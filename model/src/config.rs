@@ -1,6 +1,6 @@
 //! Hyperparameters: the typed reading of `{architecture}.key`, and what nearly all models share.
 
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::ops::RangeInclusive;
 
 use llamay_gguf::{Metadata, Value};
@@ -121,16 +121,12 @@ impl<'a> Keys<'a> {
     }
 }
 
-fn in_range<T: PartialOrd + Display>(
-    key: String,
-    value: T,
-    range: RangeInclusive<T>,
-) -> Result<T, ModelError> {
+fn in_range<T: PartialOrd + Debug>(key: String, value: T, range: RangeInclusive<T>) -> Result<T, ModelError> {
     if range.contains(&value) {
         return Ok(value);
     }
-    let wanted = format!("it has to be from {} to {}", range.start(), range.end());
-    Err(ModelError::Value { key, value: value.to_string(), wanted })
+    let wanted = format!("it has to be from {:?} to {:?}", range.start(), range.end());
+    Err(ModelError::Value { key, value: format!("{value:?}"), wanted })
 }
 
 /// The hyperparameters of a decoder whose layers are all of one size.

@@ -5,7 +5,7 @@ use llamay_plan::{Rope, RopePairs};
 use crate::ModelError;
 use crate::config::{Config, Keys};
 
-const BASES: std::ops::RangeInclusive<f32> = 1.0..=1e30;
+const BASES: std::ops::RangeInclusive<f32> = 1.0..=1e12;
 const FACTORS: std::ops::RangeInclusive<f32> = 1e-6..=1e6;
 
 /// The base of the frequencies at `key`, if the file gives one.

@@ -8,68 +8,14 @@ use super::VocabularyKind;
 pub const N_VOCAB: usize = 320;
 
 /// Merges in order, each of two bytes or earlier results; `_` stands for the space.
-const MERGES: [(&str, &str); 60] = [
-    ("_", "t"),
-    ("h", "e"),
-    ("_", "a"),
-    ("i", "n"),
-    ("_t", "he"),
-    ("r", "e"),
-    ("o", "n"),
-    ("e", "r"),
-    ("_", "s"),
-    ("a", "t"),
-    ("_", "w"),
-    ("o", "r"),
-    ("e", "n"),
-    ("_", "c"),
-    ("e", "s"),
-    ("i", "t"),
-    ("i", "s"),
-    ("_", "o"),
-    ("a", "l"),
-    ("_", "b"),
-    ("a", "r"),
-    ("_", "p"),
-    ("_", "f"),
-    ("e", "d"),
-    ("in", "g"),
-    ("_", "m"),
-    ("o", "u"),
-    ("n", "d"),
-    ("_a", "nd"),
-    ("_", "h"),
-    ("l", "l"),
-    ("_", "d"),
-    ("l", "e"),
-    ("a", "n"),
-    ("_o", "f"),
-    ("_t", "o"),
-    ("_", "in"),
-    ("i", "c"),
-    ("_", "l"),
-    ("r", "o"),
-    ("s", "t"),
-    ("_", "n"),
-    ("en", "t"),
-    ("_", "e"),
-    ("i", "on"),
-    ("v", "e"),
-    ("_b", "e"),
-    ("a", "s"),
-    ("l", "y"),
-    ("_", "g"),
-    ("c", "h"),
-    ("_h", "e"),
-    ("u", "r"),
-    ("_", "re"),
-    ("i", "l"),
-    ("o", "m"),
-    ("u", "t"),
-    ("o", "t"),
-    ("_w", "as"),
-    ("_f", "or"),
-];
+const MERGES: &str = "_ t, h e, _ a, i n, _t he, r e, o n, e r, _ s, a t, _ w, o r, e n, _ c, e s, i t, i s, _ o, a l, \
+    _ b, a r, _ p, _ f, e d, in g, _ m, o u, n d, _a nd, _ h, l l, _ d, l e, a n, _o f, _t o, _ in, \
+    i c, _ l, r o, s t, _ n, en t, _ e, i on, v e, _b e, a s, l y, _ g, c h, _h e, u r, _ re, i l, o \
+    m, u t, o t, _w as, _f or";
+
+fn merges() -> impl Iterator<Item = (&'static str, &'static str)> {
+    MERGES.split(", ").filter_map(|merge| merge.split_once(' '))
+}
 
 /// ChatML, which needs no helpers.
 const CHAT_TEMPLATE: &str = "{% for message in messages %}<|im_start|>{{ message['role'] }}\n\
@@ -102,13 +48,13 @@ fn stand_ins() -> Vec<char> {
 fn write_bpe(writer: &mut Writer) {
     let spaced = |s: &str| s.replace('_', "Ġ");
     let mut tokens: Vec<String> = stand_ins().into_iter().map(String::from).collect();
-    tokens.extend(MERGES.iter().map(|(a, b)| spaced(a) + &spaced(b)));
+    tokens.extend(merges().map(|(a, b)| spaced(a) + &spaced(b)));
     let mut types = vec![NORMAL; tokens.len()];
     let specials = ["<|begin_of_text|>", "<|end_of_text|>", "<|im_start|>", "<|im_end|>"];
     let first_special = tokens.len() as u32;
     tokens.extend(specials.map(String::from));
     types.extend([CONTROL; 4]);
-    let merges: Vec<String> = MERGES.iter().map(|(a, b)| format!("{} {}", spaced(a), spaced(b))).collect();
+    let merges: Vec<String> = merges().map(|(a, b)| format!("{} {}", spaced(a), spaced(b))).collect();
     writer
         .set("tokenizer.ggml.model", "gpt2")
         .set("tokenizer.ggml.pre", "smollm")
@@ -129,7 +75,7 @@ fn write_spm(writer: &mut Writer) {
     types.extend([BYTE; 256]);
     tokens.push(spaced("_"));
     tokens.extend(('a'..='z').map(String::from));
-    let merged = MERGES.iter().map(|(a, b)| spaced(a) + &spaced(b));
+    let merged = merges().map(|(a, b)| spaced(a) + &spaced(b));
     tokens.extend(merged.take(N_VOCAB - tokens.len()));
     types.resize(tokens.len(), NORMAL);
     // The greater score merges first; only the order matters.
@@ -168,7 +114,7 @@ mod tests {
     #[test]
     fn every_merge_joins_what_exists() {
         let mut known: HashSet<String> = ('a'..='z').chain(['_']).map(String::from).collect();
-        for (a, b) in MERGES {
+        for (a, b) in merges() {
             assert!(known.contains(a) && known.contains(b), "{a} {b}");
             assert!(known.insert(format!("{a}{b}")), "{a}{b} twice");
         }
