@@ -1,0 +1,76 @@
+# Every target does the real thing or says plainly why it cannot. `make` alone lists them.
+
+CARGO ?= cargo
+PYTHON ?= python3
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+LLAMAY := $(TARGET_DIR)/release/llamay
+MUSL := x86_64-unknown-linux-musl
+
+# What `make demo` asks. Greedy, so the answer is the same on every machine.
+DEMO_PROMPT ?= What is the capital of France? Answer in one sentence.
+# Seconds that `make fuzz` spends on each target.
+FUZZ_SECONDS ?= 30
+
+.DEFAULT_GOAL := help
+.PHONY: help build build-musl build-metal build-fast build-cuda build-vulkan build-gpu cross cross-portable \
+        demo test lint deny bench fuzz clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build the release binary: CPU only, no C, links nothing but libc
+	$(CARGO) build --release --locked -p llamay
+
+build-musl: ## Build a static binary that runs on any Linux, glibc or not
+	tools/cross/target.sh build $(MUSL) --release -p llamay
+
+build-fast: ## (not built yet) Approximate kernels, named and bounded
+	@echo "make build-fast: not built yet: there is no approximate kernel; 'make build' has every kernel there is" >&2; exit 2
+
+build-metal: ## (not built yet) Apple GPUs
+	@echo "make build-metal: not built yet: there is no Metal backend; 'make build' runs models on the CPU" >&2; exit 2
+
+build-cuda: ## (not built yet) NVIDIA GPUs
+	@echo "make build-cuda: not built yet: there is no CUDA backend; 'make build' runs models on the CPU" >&2; exit 2
+
+build-vulkan: ## (not built yet) Any GPU with a Vulkan driver
+	@echo "make build-vulkan: not built yet: there is no Vulkan backend; 'make build' runs models on the CPU" >&2; exit 2
+
+build-gpu: ## (not built yet) CUDA and Vulkan together
+	@echo "make build-gpu: not built yet: there is no GPU backend; 'make build' runs models on the CPU" >&2; exit 2
+
+cross: ## Build for Linux, macOS and Windows on x86-64 and AArch64; check what cannot be linked here
+	tools/cross/all.sh desktop
+
+cross-portable: ## Run the file, format and plan tests on s390x, riscv64 and AArch64 under emulation
+	tools/cross/all.sh portable
+
+demo: build ## Fetch a small real model and stream a chat answer from it
+	@model=$$($(PYTHON) tools/fetch.py smollm2) && \
+	echo "$(LLAMAY) run $$model \"$(DEMO_PROMPT)\"" >&2 && \
+	$(LLAMAY) run "$$model" "$(DEMO_PROMPT)" --temp 0 --seed 1 -n 64
+
+# Tests that read real models or texts skip themselves, with one line, where the fetch has failed.
+test: ## Run the whole suite, doc tests included
+	@$(PYTHON) tools/fetch.py --all-test > /dev/null || echo "make test: without all of the real models and texts" >&2
+	@if $(CARGO) nextest --version > /dev/null 2>&1; then \
+		$(CARGO) test --workspace --doc && $(CARGO) nextest run --workspace; \
+	else \
+		$(CARGO) test --workspace; \
+	fi
+
+lint: ## Check formatting and clippy
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
+
+deny: ## Check licences, banned crates and sources
+	tools/deny.sh check licenses bans sources
+
+bench: build ## Time llamay against llama.cpp, in turns, on this machine (BENCH="--all --reps 3")
+	$(PYTHON) tools/bench/bench.py --llamay $(LLAMAY) $(BENCH)
+
+fuzz: ## Fuzz every parser for FUZZ_SECONDS each
+	tools/fuzz.sh $(FUZZ_SECONDS)
+
+clean: ## Remove what was built
+	$(CARGO) clean

@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# Build, check or test for one target: target.sh build|check|test TARGET [cargo arguments]
+#
+# The standard library comes from `rustup target add`; where that cannot be had, from source: Debian's rust-src of
+# this very compiler version and -Zbuild-std. Linkers and the emulator come
+# from Debian's packages when this runs as root on a Debian; otherwise what is installed is used.
+# Exit 3, with a line that says why, when this machine cannot do it. LLAMAY_STD=source skips rustup.
+set -euo pipefail
+
+action=$1 target=$2
+shift 2
+cache=${LLAMAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/llamay}
+
+skip() {
+    echo "skipped $target: $1" >&2
+    exit 3
+}
+
+# apt_get PACKAGE…: install what is missing, quietly; false when it cannot be.
+apt_get() {
+    dpkg -s "$@" > /dev/null 2>&1 && return
+    [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null || return
+    apt-get update -qq > /dev/null 2>&1 || true
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" > /dev/null 2>&1
+}
+
+# private_apt FOLDER COMMAND…: apt with trixie-backports as its only source and all its state in FOLDER, so that the
+# machine's own sources stay as they are and nobody need be root.
+private_apt() {
+    local folder=$1 mirror
+    shift
+    mirror=$(apt-cache policy | awk '$2 ~ /\/debian\/?$/ { print $2; exit }')
+    [ -n "$mirror" ] || return
+    mkdir -p "$folder/lists/partial" "$folder/archives/partial"
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror trixie-backports main" > "$folder/sources"
+    "$1" -o Dir::Etc::SourceList="$folder/sources" -o Dir::Etc::SourceParts=- -o Dir::State::Lists="$folder/lists" \
+        -o Dir::Cache="$folder" -o APT::Sandbox::User="$(id -un)" "${@:2}"
+}
+
+# A toolchain like the active one, with its std's source beside it; its path is printed.
+toolchain_with_source() {
+    local version sysroot copy package
+    version=$(rustc --version | cut -d' ' -f2)
+    sysroot=$(rustc --print sysroot)
+    copy=$cache/cross/toolchain-$version
+    if [ ! -e "$copy/lib/rustlib/src/rust/library/std" ]; then
+        command -v apt-get > /dev/null || return 1
+        echo "bringing the source of std $version" >&2
+        rm -rf "$copy" && mkdir -p "$copy/apt"
+        private_apt "$copy/apt" apt-get update -qq >&2 || return 1
+        package=$(private_apt "$copy/apt" apt-cache madison rust-src | awk -v v="$version" 'index($3, v) == 1 { print $3; exit }')
+        [ -n "$package" ] || return 1
+        (cd "$copy" && private_apt "$copy/apt" apt-get download -qq "rust-src=$package" >&2) || return 1
+        dpkg -x "$copy"/rust-src_*.deb "$copy/source"
+        # Hard links where the cache shares a file system with the toolchain, else a copy.
+        cp -al "$sysroot"/. "$copy" 2> /dev/null || cp -a "$sysroot"/. "$copy"
+        mkdir -p "$copy/lib/rustlib/src"
+        rm -rf "$copy/lib/rustlib/src/rust" "$copy/apt"
+        ln -s "$copy/source/usr/src/rustc-$version" "$copy/lib/rustlib/src/rust"
+    fi
+    echo "$copy"
+}
+
+# gcc's and qemu's name for the machine, and Debian's for its libc.
+case $target in
+    aarch64-*-linux-*) gcc=aarch64-linux-gnu qemu=qemu-aarch64 libc=libc6-dev-arm64-cross ;;
+    s390x-*) gcc=s390x-linux-gnu qemu=qemu-s390x libc=libc6-dev-s390x-cross ;;
+    riscv64gc-*) gcc=riscv64-linux-gnu qemu=qemu-riscv64 libc=libc6-dev-riscv64-cross ;;
+    powerpc64le-*) gcc=powerpc64le-linux-gnu qemu=qemu-ppc64le libc=libc6-dev-ppc64el-cross ;;
+    *) gcc='' qemu='' libc='' ;;
+esac
+key=$(echo "$target" | tr 'a-z-' 'A-Z_')
+
+std=()
+if [ "${LLAMAY_STD:-}" = source ] || ! { rustup target add "$target" || rustup target add "$target"; } > /dev/null 2>&1; then
+    copy=$(toolchain_with_source) || skip "rustup cannot add it, and Debian has no source of this compiler's std"
+    export PATH=$copy/bin:$PATH RUSTC_BOOTSTRAP=1
+    unset RUSTUP_TOOLCHAIN
+    std=(-Zbuild-std)
+    if [[ $target == *-musl ]]; then
+        # Without rustup's std there is no bundled musl either: Debian's stands in, static, through its own wrapper.
+        apt_get musl-tools || skip "no musl-gcc, and Debian's musl-tools cannot be installed"
+        # std asks for LLVM's unwinder by name; gcc's does the same work once it finds the tables.
+        unwind=$cache/cross/unwind
+        mkdir -p "$unwind"
+        musl-gcc -O2 -c "$(dirname "$0")/musl_unwind.c" -o "$unwind/musl_unwind.o"
+        echo "INPUT(-lgcc_eh $unwind/musl_unwind.o)" > "$unwind/libunwind.a"
+        export "CARGO_TARGET_${key}_LINKER=musl-gcc"
+        export "CARGO_TARGET_${key}_RUSTFLAGS=-C link-self-contained=no -C target-feature=+crt-static \
+-C relocation-model=static -L native=$unwind"
+    fi
+fi
+
+if [ "$action" != check ] && [ -n "$gcc" ]; then
+    apt_get "gcc-$gcc" "$libc" || command -v "$gcc-gcc" > /dev/null || skip "no linker ($gcc-gcc) here"
+    export "CARGO_TARGET_${key}_LINKER=$gcc-gcc"
+    if [ "$action" = test ]; then
+        apt_get qemu-user || command -v "$qemu" > /dev/null || skip "no emulator ($qemu) here"
+        export "CARGO_TARGET_${key}_RUNNER=$qemu ${QEMU_ARGS:-} -L /usr/$gcc"
+    fi
+fi
+
+exec cargo "$action" "${std[@]}" --locked --target "$target" "$@"
