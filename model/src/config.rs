@@ -89,7 +89,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Refuses a key that is present and neither 0, 1-as-a-factor nor false: `neutral` is the value that asks for nothing.
+    /// Refuses a key that is present, unless its value is one of `neutral`, which ask for nothing.
     pub(crate) fn refuse(&self, key: &str, what: &'static str, neutral: &[f32]) -> Result<(), ModelError> {
         let name = self.name(key);
         match self.metadata.f32(&name)? {

@@ -7,7 +7,8 @@ use llamay_plan::{Nonlinearity, RopePairs};
 
 use crate::builder::Builder;
 use crate::config::{Config, Keys, value_error};
-use crate::{Loaded, ModelError, rope};
+use crate::rope::{self, Scaling};
+use crate::{Loaded, ModelError};
 
 /// Every so many layers, one sees all positions.
 const PATTERN: u32 = 6;
@@ -23,13 +24,13 @@ pub(crate) fn build(gguf: &Gguf) -> Result<Loaded, ModelError> {
     let windowed = windowed_layers(keys, config.n_layer)?;
     let global_base = rope::base(keys, "rope.freq_base")?.unwrap_or(GLOBAL_ROPE_BASE);
     let local_base = rope::base(keys, "rope.freq_base_swa")?.unwrap_or(LOCAL_ROPE_BASE);
-    let factor = rope::linear_factor(keys)?;
+    let scaling = Scaling::read(keys, config.n_ctx_train)?;
     let scale = attention_scale(&config);
     let (n_head, n_head_kv) = (config.n_head, config.n_head_kv);
 
     let mut b = Builder::new(gguf, config);
-    let global_rope = b.rope_table(rope::table(&b.config, RopePairs::Halves, global_base, factor, None));
-    let local_rope = b.rope_table(rope::table(&b.config, RopePairs::Halves, local_base, 1.0, None));
+    let global_rope = b.rope_table(rope::table(&b.config, RopePairs::Halves, global_base, scaling, None));
+    let local_rope = b.rope_table(rope::table(&b.config, RopePairs::Halves, local_base, Scaling::None, None));
 
     let x = b.embed((b.config.n_embd as f64).sqrt() as f32)?;
     let s = b.layer_slots();

@@ -7,7 +7,7 @@
 //! # Adding an architecture
 //!
 //! 1. Write `src/<name>.rs` with one function that reads top to bottom like the model's forward pass; `llama.rs` is the
-//!    example. [`Config`](config) reads and checks what nearly all models share.
+//!    example. `config.rs` reads and checks what nearly all models share.
 //! 2. Add its line to [`ARCHITECTURES`].
 //! 3. Add a generated model to `src/shapes/list.rs`, its Hugging Face twin to `tools/reference/make.py`, and run that.
 //!

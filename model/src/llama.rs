@@ -8,7 +8,8 @@ use llamay_plan::{Nonlinearity, RopePairs};
 
 use crate::builder::Builder;
 use crate::config::{Config, Keys};
-use crate::{Loaded, ModelError, rope};
+use crate::rope::{self, Scaling};
+use crate::{Loaded, ModelError};
 
 /// The base of files that do not give one: that of Llama 2.
 const ROPE_BASE: f32 = 10_000.0;
@@ -19,14 +20,14 @@ pub(crate) fn build(gguf: &Gguf) -> Result<Loaded, ModelError> {
     // Mistral 7B v0.1; 0 in files whose model could have a window and has none.
     let window = keys.count("attention.sliding_window", 0..=u32::MAX)?.filter(|w| *w > 0);
     let base = rope::base(keys, "rope.freq_base")?.unwrap_or(ROPE_BASE);
-    let factor = rope::linear_factor(keys)?;
+    let scaling = Scaling::read(keys, config.n_ctx_train)?;
     let (n_layer, scale) = (config.n_layer, config.attention_scale());
 
     let mut b = Builder::new(gguf, config);
     // Llama 3.1 stretches long wavelengths more than short ones: one divisor a pair.
     let divisors = b.tensors.positive_constants("rope_freqs.weight", b.config.n_rot / 2)?;
     // Converters reorder the rows of q and k so that the two elements of a pair are neighbours.
-    let rope = rope::table(&b.config, RopePairs::Interleaved, base, factor, divisors.as_deref());
+    let rope = rope::table(&b.config, RopePairs::Interleaved, base, scaling, divisors.as_deref());
     let rope = b.rope_table(rope);
 
     let x = b.embed(1.0)?;

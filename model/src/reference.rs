@@ -30,7 +30,7 @@ macro_rules! files {
     };
 }
 
-const FILES: &[(&str, &[u8])] = files!["llama-gqa" "llama-mha" "llama-bias" "llama-linear" "llama3-rope" "mistral-window" "gemma3" "gemma3-deep"];
+const FILES: &[(&str, &[u8])] = files!["llama-gqa" "llama-mha" "llama-bias" "llama-linear" "llama3-rope" "llama-yarn" "mistral-window" "gemma3" "gemma3-deep"];
 
 /// All references.
 ///

@@ -130,11 +130,13 @@ fn odd_or_excessive_rotary_dimensions_are_refused() {
 #[test]
 fn what_is_not_supported_is_refused_by_name() {
     let llama = shape("llama-gqa");
-    let gemma = shape("gemma3");
+    let (gemma, yarn) = (shape("gemma3"), shape("llama-yarn"));
     for (message, words) in [
         (refusal(&with_key(&llama, "llama.expert_count", 8u32)), "a mixture of experts"),
         (refusal(&with_key(&llama, "llama.rope.scaling.type", "longrope")), "LongRoPE"),
         (refusal(&with_key(&llama, "llama.rope.scaling.type", "mystery\n")), "mystery"),
+        (refusal(&with_key(&yarn, "llama.rope.scaling.yarn_ext_factor", 0.5f32)), "a variant of YaRN"),
+        (refusal(&with_key(&yarn, "llama.rope.scaling.factor", 0.0f32)), "llama.rope.scaling.factor"),
         (refusal(&with_key(&llama, "llama.attention.causal", false)), "not causal"),
         (refusal(&with_key(&llama, "llama.attention.value_length", 32u32)), "value length"),
         (

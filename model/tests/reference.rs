@@ -82,6 +82,11 @@ const MISTAKES: &[Mistake] = &[
         }
         changed
     }),
+    ("sines and cosines without their factor", |plan| {
+        let changed = plan.ropes.iter().any(|r| r.magnitude != 1.0);
+        plan.ropes.iter_mut().for_each(|r| r.magnitude = 1.0);
+        changed
+    }),
     ("one rotary table for all layers", |plan| {
         let first = plan.ropes[0].clone();
         let differ = plan.ropes.iter().any(|r| *r != first);

@@ -63,6 +63,12 @@ def models():
          "original_max_position_embeddings": 64},
         tie_word_embeddings=True,
     )
+    yield "llama-yarn", *llama(
+        256, 2, 4, 2, 256,
+        {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "beta_fast": 8.0,
+         "original_max_position_embeddings": 128},
+        tie_word_embeddings=True,
+    )
     yield "mistral-window", MistralForCausalLM, MistralConfig(
         vocab_size=N_VOCAB, hidden_size=256, num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=2,
         intermediate_size=256, rope_parameters=default(10000.0), max_position_embeddings=512, rms_norm_eps=1e-5,

@@ -72,6 +72,18 @@ pub(super) const SHAPES: &[Shape] = &[
         llama3_rope: Some(super::Llama3Rope { factor: 8.0, low: 1.0, high: 4.0, n_ctx_original: 64.0 }),
         ..LLAMA
     },
+    // YaRN, with a ramp that ends within the head.
+    Shape {
+        name: "llama-yarn",
+        tied: true,
+        extra: &[
+            ("rope.scaling.type", Extra::Str("yarn")),
+            ("rope.scaling.factor", Extra::F32(4.0)),
+            ("rope.scaling.original_context_length", Extra::U32(128)),
+            ("rope.scaling.yarn_beta_fast", Extra::F32(8.0)),
+        ],
+        ..LLAMA
+    },
     // Mistral's window.
     Shape {
         name: "mistral-window",
