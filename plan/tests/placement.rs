@@ -7,18 +7,20 @@ use llamay_plan::{
     Projection, Refusal, Rope, RopePairs, Tier, Unplaced, Weight, WeightSource,
 };
 
+type Supports = dyn Fn(&Op, &[Format]) -> Result<(), Refusal> + Send + Sync;
+
 /// A device that says what it is told to say, and loads nothing.
 struct Fake {
     name: &'static str,
-    refuses: Box<dyn Fn(&Op, &[Format]) -> Result<(), Refusal> + Send + Sync>,
+    supports: Box<Supports>,
 }
 
 impl Fake {
     fn new(
         name: &'static str,
-        refuses: impl Fn(&Op, &[Format]) -> Result<(), Refusal> + Send + Sync + 'static,
+        supports: impl Fn(&Op, &[Format]) -> Result<(), Refusal> + Send + Sync + 'static,
     ) -> Fake {
-        Fake { name, refuses: Box::new(refuses) }
+        Fake { name, supports: Box::new(supports) }
     }
 
     fn able(name: &'static str) -> Fake {
@@ -46,7 +48,7 @@ impl Backend for Fake {
     }
 
     fn supports(&self, op: &Op, formats: &[Format]) -> Result<(), Refusal> {
-        (self.refuses)(op, formats)
+        (self.supports)(op, formats)
     }
 
     fn free_memory(&self) -> Option<u64> {

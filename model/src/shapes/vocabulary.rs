@@ -10,8 +10,8 @@ pub const N_VOCAB: usize = 320;
 /// Merges in order, each of two bytes or earlier results; `_` stands for the space.
 const MERGES: &str = "_ t, h e, _ a, i n, _t he, r e, o n, e r, _ s, a t, _ w, o r, e n, _ c, e s, i t, i s, _ o, a l, \
     _ b, a r, _ p, _ f, e d, in g, _ m, o u, n d, _a nd, _ h, l l, _ d, l e, a n, _o f, _t o, _ in, \
-    i c, _ l, r o, s t, _ n, en t, _ e, i on, v e, _b e, a s, l y, _ g, c h, _h e, u r, _ re, i l, o \
-    m, u t, o t, _w as, _f or";
+    i c, _ l, r o, s t, _ n, en t, _ e, i on, v e, _b e, a s, l y, _ g, c h, _h e, u r, _ re, i l, \
+    o m, u t, o t, _w as, _f or";
 
 fn merges() -> impl Iterator<Item = (&'static str, &'static str)> {
     MERGES.split(", ").filter_map(|merge| merge.split_once(' '))
