@@ -200,5 +200,12 @@ fn released_data_leaves_memory_and_reads_the_same_again() {
     gguf.release(large);
     assert!(resident_kb(&path) < 1024);
     assert!(*gguf.data(large).unwrap() == data);
+    // In halves, the second of which says more than there is.
+    gguf.release_range(large, 0..4 * MIB);
+    let half = resident_kb(&path);
+    assert!((3 * 1024..6 * 1024).contains(&half), "{half} kB");
+    gguf.release_range(large, 4 * MIB..usize::MAX);
+    assert!(resident_kb(&path) < 1024);
+    assert!(*gguf.data(large).unwrap() == data);
     assert_eq!(*gguf.data(gguf.tensor("after").unwrap()).unwrap(), 2.0f32.to_le_bytes());
 }
