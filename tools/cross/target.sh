@@ -24,17 +24,22 @@ apt_get() {
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" > /dev/null 2>&1
 }
 
-# private_apt FOLDER COMMAND…: apt with trixie-backports as its only source and all its state in FOLDER, so that the
-# machine's own sources stay as they are and nobody need be root.
-private_apt() {
-    local folder=$1 mirror
+# backports SUITE COMMAND…: apt with one of Debian's backports suites beside the machine's own sources, and its lists in
+# the cache, so that the machine's sources stay as they are. Only `install` needs root.
+backports() {
+    local suite=$1 state=$cache/cross/apt-$1 mirror
     shift
-    mirror=$(apt-cache policy | awk '$2 ~ /\/debian\/?$/ { print $2; exit }')
-    [ -n "$mirror" ] || return
-    mkdir -p "$folder/lists/partial" "$folder/archives/partial"
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror trixie-backports main" > "$folder/sources"
-    "$1" -o Dir::Etc::SourceList="$folder/sources" -o Dir::Etc::SourceParts=- -o Dir::State::Lists="$folder/lists" \
-        -o Dir::Cache="$folder" -o APT::Sandbox::User="$(id -un)" "${@:2}"
+    local options=(-o Dir::Etc::SourceList="$state/sources" -o Dir::State::Lists="$state/lists" -o Dir::Cache="$state"
+        -o APT::Sandbox::User="$(id -un)")
+    if [ ! -e "$state/updated" ]; then
+        mirror=$(apt-cache policy 2> /dev/null | awk '$2 ~ /\/debian\/?$/ { print $2; exit }')
+        [ -n "$mirror" ] || return 1
+        mkdir -p "$state/lists/partial" "$state/archives/partial"
+        echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" > "$state/sources"
+        apt-get "${options[@]}" update -qq > /dev/null 2>&1 || true
+        touch "$state/updated"
+    fi
+    "$1" "${options[@]}" "${@:2}"
 }
 
 # A toolchain like the active one, with its std's source beside it; its path is printed.
@@ -46,19 +51,39 @@ toolchain_with_source() {
     if [ ! -e "$copy/lib/rustlib/src/rust/library/std" ]; then
         command -v apt-get > /dev/null || return 1
         echo "bringing the source of std $version" >&2
-        rm -rf "$copy" && mkdir -p "$copy/apt"
-        private_apt "$copy/apt" apt-get update -qq >&2 || return 1
-        package=$(private_apt "$copy/apt" apt-cache madison rust-src | awk -v v="$version" 'index($3, v) == 1 { print $3; exit }')
+        package=$(backports trixie-backports apt-cache madison rust-src |
+            awk -v v="$version" 'index($3, v) == 1 { print $3; exit }')
         [ -n "$package" ] || return 1
-        (cd "$copy" && private_apt "$copy/apt" apt-get download -qq "rust-src=$package" >&2) || return 1
+        rm -rf "$copy" && mkdir -p "$copy"
+        (cd "$copy" && backports trixie-backports apt-get download -qq "rust-src=$package" >&2) || return 1
         dpkg -x "$copy"/rust-src_*.deb "$copy/source"
         # Hard links where the cache shares a file system with the toolchain, else a copy.
         cp -al "$sysroot"/. "$copy" 2> /dev/null || cp -a "$sysroot"/. "$copy"
         mkdir -p "$copy/lib/rustlib/src"
-        rm -rf "$copy/lib/rustlib/src/rust" "$copy/apt"
+        rm -rf "$copy/lib/rustlib/src/rust"
         ln -s "$copy/source/usr/src/rustc-$version" "$copy/lib/rustlib/src/rust"
     fi
     echo "$copy"
+}
+
+# qemu 7.2 computes some s390x float code wrongly (10.0 does not): take an emulator of at least this major version.
+emulator_is_good() {
+    local major
+    command -v "$qemu" > /dev/null || return
+    major=$("$qemu" --version | sed -n '1s/.*version \([0-9]*\).*/\1/p')
+    [ "${major:-0}" -ge 8 ]
+}
+
+emulator() {
+    local suite
+    emulator_is_good && return
+    apt_get qemu-user
+    emulator_is_good && return
+    [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null || return
+    suite=$(. /etc/os-release && echo "$VERSION_CODENAME")-backports
+    DEBIAN_FRONTEND=noninteractive backports "$suite" \
+        apt-get install -y -qq --no-install-recommends -t "$suite" qemu-user > /dev/null 2>&1
+    emulator_is_good
 }
 
 # gcc's and qemu's name for the machine, and Debian's for its libc.
@@ -95,7 +120,7 @@ if [ "$action" != check ] && [ -n "$gcc" ]; then
     apt_get "gcc-$gcc" "$libc" || command -v "$gcc-gcc" > /dev/null || skip "no linker ($gcc-gcc) here"
     export "CARGO_TARGET_${key}_LINKER=$gcc-gcc"
     if [ "$action" = test ]; then
-        apt_get qemu-user || command -v "$qemu" > /dev/null || skip "no emulator ($qemu) here"
+        emulator || skip "no emulator ($qemu, version 8 or later) here"
         export "CARGO_TARGET_${key}_RUNNER=$qemu ${QEMU_ARGS:-} -L /usr/$gcc"
     fi
 fi
