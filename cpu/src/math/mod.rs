@@ -8,10 +8,10 @@
 //! | function | error over all of f32, at most |
 //! |---|---|
 //! | [`exp`] | 1.1 ulp |
-//! | [`tanh`] | 2.5 ulp |
+//! | [`tanh`] | 3.0 ulp |
 //! | [`erf`] | 1.5 ulp |
-//! | [`sin_cos`] | 1.0 ulp for angles up to 2²¹ |
-//! | [`sigmoid`], [`silu`] | 2.5 ulp |
+//! | [`sin_cos`] | 1.1 ulp for angles up to 2²¹ |
+//! | [`sigmoid`], [`silu`] | 3.0 ulp |
 //! | [`gelu_tanh`], [`gelu_erf`] | 1.5 × 10⁻⁷ of `x` (a relative bound cannot hold in their negative tails) |
 //! | [`recip`], [`recip_newton`] | 0.5 ulp |
 //! | [`rsqrt`] | 1.5 ulp |

@@ -11,7 +11,7 @@ const PIO2_1: f32 = f32::from_bits(0x3fc9_0fdb);
 const PIO2_2: f32 = f32::from_bits(0xb33b_bd2e);
 const PIO2_3: f32 = f32::from_bits(0xa6f7_2ced);
 
-/// (sin x, cos x) for |x| ≤ [`MAX_ANGLE`], to 1 ulp; (NaN, NaN) beyond: an angle that could not be told exactly must not
+/// (sin x, cos x) for |x| ≤ [`MAX_ANGLE`]; (NaN, NaN) beyond: an angle that could not be told exactly must not
 /// pass for one.
 #[inline(always)]
 pub fn sin_cos(x: f32) -> (f32, f32) {

@@ -125,12 +125,12 @@ fn angle(x: f32) -> bool {
 pub(crate) fn functions() -> Vec<Function> {
     vec![
         function!("exp", math::exp, libm::exp, Bound::Ulp(1.1), everywhere),
-        function!("tanh", math::tanh, libm::tanh, Bound::Ulp(2.5), everywhere),
+        function!("tanh", math::tanh, libm::tanh, Bound::Ulp(3.0), everywhere),
         function!("erf", math::erf, libm::erf, Bound::Ulp(1.5), everywhere),
-        function!("sin", |x| math::sin_cos(x).0, libm::sin, Bound::Ulp(1.0), angle),
-        function!("cos", |x| math::sin_cos(x).1, libm::cos, Bound::Ulp(1.0), angle),
-        function!("sigmoid", math::sigmoid, |x| 1.0 / (1.0 + libm::exp(-x)), Bound::Ulp(2.5), everywhere),
-        function!("silu", math::silu, |x| x / (1.0 + libm::exp(-x)), Bound::Ulp(2.5), not_far_left),
+        function!("sin", |x| math::sin_cos(x).0, libm::sin, Bound::Ulp(1.1), angle),
+        function!("cos", |x| math::sin_cos(x).1, libm::cos, Bound::Ulp(1.1), angle),
+        function!("sigmoid", math::sigmoid, |x| 1.0 / (1.0 + libm::exp(-x)), Bound::Ulp(3.0), everywhere),
+        function!("silu", math::silu, |x| x / (1.0 + libm::exp(-x)), Bound::Ulp(3.0), not_far_left),
         function!("gelu_tanh", math::gelu_tanh, gelu_tanh, Bound::OfArgument(1.5e-7), finite),
         function!("gelu_erf", math::gelu_erf, gelu_erf, Bound::OfArgument(1.5e-7), finite),
         function!("recip", math::recip, |x| 1.0 / x, Bound::Ulp(0.5), everywhere),
