@@ -1,0 +1,141 @@
+//! Timing one shape.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use llamay_engine::{Cancel, Logits, Model, Options, Session};
+
+use super::Shape;
+use crate::args::{self, Kv};
+use crate::error::CliError;
+
+/// How a shape is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Case {
+    pub(super) n_batch: usize,
+    pub(super) n_ubatch: usize,
+    pub(super) kv: Kv,
+    pub(super) threads: Option<usize>,
+}
+
+/// A model for some case.
+pub(super) struct Opened {
+    pub(super) model: Model,
+    pub(super) path: PathBuf,
+    pub(super) threads: usize,
+}
+
+/// One line of the results.
+pub(super) struct Measured {
+    pub(super) case: Case,
+    pub(super) shape: Shape,
+    pub(super) threads: usize,
+    pub(super) path: PathBuf,
+    pub(super) model: Model,
+    /// When the measurement began, since the Unix epoch.
+    pub(super) began: Duration,
+    /// Times of the repetitions.
+    pub(super) samples: Vec<Duration>,
+}
+
+/// Opens the model with a context that holds the longest shape.
+pub(super) fn open(path: &Path, case: Case, shapes: &[Shape]) -> Result<Opened, CliError> {
+    let env = Options::from_env()?;
+    let options = Options {
+        threads: case.threads.or(env.threads),
+        context: shapes.iter().map(Shape::context).max(),
+        kv: case.kv.into(),
+        batch: Some(case.n_batch.min(case.n_ubatch)),
+        ..env
+    };
+    let threads = options.threads.unwrap_or_else(llamay_engine::available_threads);
+    Ok(Opened { model: args::open(path, &options)?.model, path: path.to_owned(), threads })
+}
+
+/// Times a shape, after one run of it that is not timed. `done` is called after each repetition.
+pub(super) fn measure(
+    opened: &Opened,
+    case: Case,
+    shape: Shape,
+    repetitions: usize,
+    done: &dyn Fn(),
+) -> Result<Measured, CliError> {
+    let model = &opened.model;
+    let mut session = model.session();
+    let mut tokens = Tokens::new(model);
+    let began = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+
+    prefill(&mut session, &tokens.some(shape.n_depth))?;
+    // Generation is warm after one token; a prompt has to be as long as the one that is timed.
+    once(&mut session, &mut tokens, Shape { n_gen: shape.n_gen.min(1), ..shape })?;
+    let mut samples = Vec::with_capacity(repetitions);
+    for _ in 0..repetitions {
+        session.truncate(shape.n_depth);
+        let start = Instant::now();
+        once(&mut session, &mut tokens, shape)?;
+        samples.push(start.elapsed());
+        done();
+    }
+    Ok(Measured {
+        case,
+        shape,
+        threads: opened.threads,
+        path: opened.path.clone(),
+        model: model.clone(),
+        began,
+        samples,
+    })
+}
+
+/// Feeds the shape's prompt and then its generated tokens, each with its logits.
+fn once(session: &mut Session, tokens: &mut Tokens, shape: Shape) -> Result<(), CliError> {
+    if session.is_empty() {
+        tokens.begin();
+    }
+    prefill(session, &tokens.some(shape.n_prompt))?;
+    for _ in 0..shape.n_gen {
+        session.feed(&tokens.some(1))?;
+    }
+    Ok(())
+}
+
+fn prefill(session: &mut Session, tokens: &[u32]) -> Result<(), CliError> {
+    session.feed_with(tokens, Logits::Last, &Cancel::new(), &mut |_| {})?;
+    Ok(())
+}
+
+/// Tokens of no meaning, the same in every run: BOS where the model wants one, then any of the vocabulary.
+struct Tokens {
+    n_vocab: u64,
+    bos: Option<u32>,
+    first: bool,
+    state: u64,
+}
+
+impl Tokens {
+    fn new(model: &Model) -> Tokens {
+        let bos = model.tokenizer().bos().filter(|_| model.tokenizer().add_bos());
+        Tokens { n_vocab: model.n_vocab() as u64, bos, first: true, state: 0 }
+    }
+
+    /// The next token is the first of a context.
+    fn begin(&mut self) {
+        self.first = true;
+    }
+
+    fn some(&mut self, n: usize) -> Vec<u32> {
+        (0..n).map(|_| self.next()).collect()
+    }
+
+    fn next(&mut self) -> u32 {
+        if std::mem::take(&mut self.first)
+            && let Some(bos) = self.bos
+        {
+            return bos;
+        }
+        // Knuth's MMIX constants; the upper half of the state is random enough.
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // Below `n_vocab`, which is below 2^32.
+        (((self.state >> 32) * self.n_vocab) >> 32) as u32
+    }
+}

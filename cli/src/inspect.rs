@@ -1,0 +1,219 @@
+//! `llamay inspect`: what a file holds, and what it would take to run it.
+
+use std::path::PathBuf;
+
+use llamay_engine::gguf::{Endian, Gguf, Value as GgufValue};
+use llamay_engine::tokenizer::Kind;
+use llamay_engine::{Inspection, Model, Options, Runnable};
+use serde_json::{Map, Value, json};
+
+use crate::args::RunOptions;
+use crate::error::CliError;
+use crate::output;
+
+const AFTER_HELP: &str = "\
+No weights are loaded. A file that cannot be run is shown as well, with the reason.
+
+Example:
+  llamay inspect model.gguf --tensors";
+
+/// Show a file's metadata and formats, and what it would take to run it
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// The model, a GGUF file
+    model: PathBuf,
+    /// List every tensor
+    #[arg(long)]
+    tensors: bool,
+    /// Print one object; with --tensors, the tensors too
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    run: RunOptions,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), CliError> {
+    let options = args.run.options()?;
+    let gguf = Gguf::open(&args.model)?;
+    let seen = Model::inspect(&gguf, &options);
+    if args.json {
+        output::print_json(&as_json(&gguf, &seen, args.tensors))
+    } else {
+        output::print(&as_text(&gguf, &seen, &options, args.tensors))
+    }
+}
+
+/// Elements of an array that JSON shows; vocabularies have hundreds of thousands.
+const MOST_ELEMENTS: usize = 8;
+
+fn metadata_json(value: GgufValue<'_>) -> Value {
+    match value {
+        GgufValue::U8(v) => v.into(),
+        GgufValue::I8(v) => v.into(),
+        GgufValue::U16(v) => v.into(),
+        GgufValue::I16(v) => v.into(),
+        GgufValue::U32(v) => v.into(),
+        GgufValue::I32(v) => v.into(),
+        GgufValue::U64(v) => v.into(),
+        GgufValue::I64(v) => v.into(),
+        GgufValue::F32(v) => v.into(),
+        GgufValue::F64(v) => v.into(),
+        GgufValue::Bool(v) => v.into(),
+        GgufValue::Str(v) => v.into(),
+        GgufValue::Array(a) if a.len() > MOST_ELEMENTS => {
+            let first: Vec<Value> = a.iter().take(MOST_ELEMENTS).map(metadata_json).collect();
+            json!({ "type": a.kind().name(), "length": a.len(), "first": first })
+        }
+        GgufValue::Array(a) => a.iter().map(metadata_json).collect::<Vec<_>>().into(),
+    }
+}
+
+fn as_json(gguf: &Gguf, seen: &Inspection, tensors: bool) -> Value {
+    let metadata: Map<String, Value> =
+        gguf.metadata().iter().map(|(key, value)| (key.to_owned(), metadata_json(value))).collect();
+    let formats = seen.formats.iter().map(|f| {
+        json!({ "format": f.kind.to_string(), "tensors": f.tensors, "elements": f.elements, "bytes": f.bytes })
+    });
+    let run = match &seen.run {
+        Ok(run) => json!({
+            "runs": true,
+            "placement": run.placement,
+            "n_layer": run.n_layer,
+            "n_embd": run.n_embd,
+            "n_vocab": run.n_vocab,
+            "n_ctx_train": run.n_ctx_train,
+            "context": run.context,
+            "weight_bytes": run.memory.weights,
+            "kv_bytes_per_token": run.memory.cache_per_token,
+            "memory_bytes": run.full_memory(),
+            "unused_tensors": run.unused,
+        }),
+        Err(e) => json!({ "runs": false, "reason": e.to_string() }),
+    };
+    let tokenizer = match &seen.vocabulary {
+        Ok(v) => json!({ "usable": true, "kind": kind_name(v.kind), "pre": v.pre, "n_tokens": v.n_tokens }),
+        Err(e) => json!({ "usable": false, "reason": e.to_string() }),
+    };
+    let mut all = json!({
+        "files": gguf.paths().map(|p| p.display().to_string()).collect::<Vec<_>>(),
+        "file_bytes": gguf.file_bytes(),
+        "gguf_version": gguf.version(),
+        "endian": endian(gguf),
+        "n_params": seen.n_params,
+        "tensor_bytes": seen.tensor_bytes,
+        "n_tensors": gguf.tensors().len(),
+        "formats": formats.collect::<Vec<_>>(),
+        "tokenizer": tokenizer,
+        "chat_template": seen.has_template,
+        "run": run,
+        "metadata": metadata,
+    });
+    if tensors {
+        let list = gguf.tensors().iter();
+        let list = list.map(|t| {
+            json!({ "name": t.name, "dims": t.dims, "format": t.kind.to_string(), "bytes": t.n_bytes() })
+        });
+        all["tensors"] = list.collect();
+    }
+    all
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Spm => "spm",
+        Kind::Bpe => "bpe",
+    }
+}
+
+fn endian(gguf: &Gguf) -> &'static str {
+    match gguf.endian() {
+        Endian::Little => "little",
+        Endian::Big => "big",
+    }
+}
+
+fn row(cells: &[&str]) -> Vec<String> {
+    cells.iter().map(|cell| (*cell).to_owned()).collect()
+}
+
+fn as_text(gguf: &Gguf, seen: &Inspection, options: &Options, tensors: bool) -> String {
+    let mut rows = Vec::new();
+    for path in gguf.paths() {
+        rows.push(row(&["file", &path.display().to_string()]));
+    }
+    let container = format!(
+        "GGUF version {}, {}-endian, {} keys, {} tensors",
+        gguf.version(),
+        endian(gguf),
+        gguf.metadata().len(),
+        gguf.tensors().len()
+    );
+    rows.push(row(&["size", &output::bytes(gguf.file_bytes())]));
+    rows.push(row(&["container", &container]));
+    rows.push(row(&["parameters", &output::count(seen.n_params)]));
+    let vocabulary = match &seen.vocabulary {
+        Ok(v) => {
+            let pre = v.pre.map(|pre| format!(" ({pre})")).unwrap_or_default();
+            format!("{}{pre}, {} tokens", kind_name(v.kind), v.n_tokens)
+        }
+        Err(e) => format!("cannot be used: {e}"),
+    };
+    rows.push(row(&["tokenizer", &vocabulary]));
+    rows.push(row(&["chat template", if seen.has_template { "yes" } else { "no" }]));
+    match &seen.run {
+        Ok(run) => rows.extend(runnable_rows(run, options)),
+        Err(e) => rows.push(row(&["runs", &format!("no: {e}")])),
+    }
+
+    let mut formats = vec![row(&["format", "tensors", "parameters", "bytes"])];
+    formats.extend(seen.formats.iter().map(|f| {
+        let bytes = output::bytes(f.bytes);
+        row(&[&f.kind.to_string(), &f.tensors.to_string(), &output::count(f.elements), &bytes])
+    }));
+    let metadata: Vec<_> =
+        gguf.metadata().iter().map(|(key, value)| row(&[&one_line(key), &one_line(&value.to_string())])).collect();
+    let mut text = format!(
+        "{}\n{}\nmetadata\n{}",
+        output::table(&rows, &[]),
+        output::table(&formats, &[1, 2, 3]),
+        output::table(&metadata, &[])
+    );
+    if tensors {
+        let mut list = vec![row(&["tensor", "format", "shape", "bytes"])];
+        list.extend(gguf.tensors().iter().map(|t| {
+            let dims: Vec<String> = t.dims.iter().map(u64::to_string).collect();
+            let bytes = t.n_bytes().map_or("?".to_owned(), output::bytes);
+            row(&[&one_line(&t.name), &t.kind.to_string(), &dims.join(" × "), &bytes])
+        }));
+        text.push('\n');
+        text.push_str(&output::table(&list, &[3]));
+    }
+    text
+}
+
+fn runnable_rows(run: &Runnable, options: &Options) -> Vec<Vec<String>> {
+    let memory = format!(
+        "{} weights + {} cache a token ({}) = {} at {} positions",
+        output::bytes(run.memory.weights),
+        output::bytes(run.memory.cache_per_token),
+        options.kv.name(),
+        output::bytes(run.full_memory()),
+        run.context
+    );
+    let mut rows = vec![
+        row(&["shape", &format!("{} layers of width {}, vocabulary of {}", run.n_layer, run.n_embd, run.n_vocab)]),
+        row(&["context", &format!("{} positions in training", run.n_ctx_train)]),
+        row(&["runs", &run.placement]),
+        row(&["memory", &memory]),
+    ];
+    if !run.unused.is_empty() {
+        rows.push(row(&["unused tensors", &one_line(&run.unused.join(", "))]));
+    }
+    rows
+}
+
+/// Text of a file made safe for a terminal: one line, and no control characters.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}

@@ -1,0 +1,104 @@
+//! `llamay version`: what this build can do on this machine.
+
+use llamay_cpu::CpuBackend;
+use llamay_engine::{Isa, Options, available_threads};
+use llamay_formats::Format;
+use serde_json::{Value, json};
+
+use crate::error::CliError;
+use crate::output;
+
+const AFTER_HELP: &str = "\
+Example:
+  llamay version --json";
+
+/// Show the version, the machine's kernels, backends, formats and architectures
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Print one object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Backends that the design has and this build has not.
+const GPUS: [&str; 3] = ["cuda", "vulkan", "metal"];
+const NOT_COMPILED_IN: &str = "not compiled in";
+
+pub(crate) fn run(args: &Args) -> Result<(), CliError> {
+    let options = Options::from_env()?;
+    // Kernels are chosen without regard to the threads, so none are started.
+    let cpu = CpuBackend::new(options.isa, 1);
+    let threads = options.threads.unwrap_or_else(available_threads);
+    if args.json { output::print_json(&as_json(&cpu, threads)) } else { output::print(&as_text(&cpu, threads)) }
+}
+
+/// The triple's parts that matter, such as `x86_64-linux-gnu`.
+fn target() -> String {
+    let env = if cfg!(target_env = "musl") {
+        "-musl"
+    } else if cfg!(target_env = "gnu") {
+        "-gnu"
+    } else if cfg!(target_env = "msvc") {
+        "-msvc"
+    } else {
+        ""
+    };
+    format!("{}-{}{env}", std::env::consts::ARCH, std::env::consts::OS)
+}
+
+fn as_json(cpu: &CpuBackend, threads: usize) -> Value {
+    let isa_names = |isas: &[Isa]| isas.iter().map(|i| i.name()).collect::<Vec<_>>();
+    let formats = Format::ALL.iter().map(|f| {
+        json!({ "name": f.name(), "decode": true, "encode": f.can_encode(), "kernels": cpu.isa_for(*f).name() })
+    });
+    let architectures = llamay_model::ARCHITECTURES.iter().map(|a| json!({ "name": a.name, "models": a.models }));
+    let gpus: Vec<Value> =
+        GPUS.iter().map(|name| json!({ "name": name, "available": false, "reason": NOT_COMPILED_IN })).collect();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "target": target(),
+        "features": [],
+        "cpu": {
+            "isa": cpu.isa().name(),
+            "isas": isa_names(&Isa::available()),
+            "isas_built": isa_names(Isa::ALL),
+            "threads": threads,
+            "threads_why": llamay_cpu::pool::describe(),
+        },
+        "gpus": gpus,
+        "formats": formats.collect::<Vec<_>>(),
+        "architectures": architectures.collect::<Vec<_>>(),
+    })
+}
+
+fn as_text(cpu: &CpuBackend, threads: usize) -> String {
+    let names = |isas: &[Isa]| isas.iter().map(|i| i.name()).collect::<Vec<_>>().join(", ");
+    let mut rows = vec![
+        vec!["target".to_owned(), target()],
+        vec!["features".to_owned(), "none".to_owned()],
+        vec!["cpu".to_owned(), format!("{} kernels, of {}", cpu.isa().name(), names(&Isa::available()))],
+        vec!["threads".to_owned(), threads_text(threads)],
+    ];
+    rows.extend(GPUS.iter().map(|gpu| vec![(*gpu).to_owned(), NOT_COMPILED_IN.to_owned()]));
+    let models = |a: &llamay_model::Architecture| format!("{} ({})", a.name, a.models);
+    let architectures: Vec<String> = llamay_model::ARCHITECTURES.iter().map(models).collect();
+    rows.push(vec!["architectures".to_owned(), architectures.join(", ")]);
+
+    let mut formats = vec![["format", "kernels", "quantize"].map(str::to_owned).to_vec()];
+    formats.extend(Format::ALL.iter().map(|f| {
+        let encode = if f.can_encode() { "yes" } else { "no" };
+        vec![f.name().to_owned(), cpu.isa_for(*f).name().to_owned(), encode.to_owned()]
+    }));
+    format!(
+        "llamay {}\n{}\n{}",
+        env!("CARGO_PKG_VERSION"),
+        output::table(&rows, &[]),
+        output::table(&formats, &[])
+    )
+}
+
+/// The number of threads and where it comes from.
+fn threads_text(threads: usize) -> String {
+    if threads == available_threads() { llamay_cpu::pool::describe() } else { format!("{threads} (LLAMAY_THREADS)") }
+}

@@ -1,0 +1,48 @@
+//! Snapshots of what a stranger reads first: help, usage errors, completions.
+
+mod common;
+
+use common::run;
+
+/// Every command.
+const COMMANDS: [&str; 10] = [
+    "run", "bench", "perplexity", "logits", "tokenize", "inspect", "verify", "quantize", "version", "completions",
+];
+
+#[test]
+fn help_reads_as_before() {
+    insta::assert_snapshot!("help", run(["--help"]).ok());
+    for command in COMMANDS {
+        let help = run([command, "--help"]);
+        assert!(help.ok().contains("Example"), "{command}");
+        insta::assert_snapshot!(format!("help-{command}"), help.ok());
+    }
+}
+
+#[test]
+fn usage_errors_read_as_before() {
+    for (name, args) in [
+        ("no-command", &[][..]),
+        ("wrong-command", &["rum"]),
+        ("wrong-flag", &["run", "model.gguf", "--temprature", "1"]),
+        ("wrong-value", &["run", "model.gguf", "--kv-type", "q8"]),
+        ("wrong-threads", &["run", "model.gguf", "x", "-t", "0"]),
+        ("wrong-format", &["quantize", "in.gguf", "out.gguf", "Q4_K_XL"]),
+        ("raw-with-system", &["run", "model.gguf", "x", "--raw", "--system", "y"]),
+        ("no-tokens", &["logits", "model.gguf"]),
+    ] {
+        let ran = run(args);
+        assert_eq!(ran.code, 2, "{name}");
+        insta::assert_snapshot!(format!("error-{name}"), ran.stderr);
+    }
+}
+
+#[test]
+fn completions_know_every_command() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = run(["completions", shell]);
+        for command in COMMANDS {
+            assert!(script.ok().contains(command), "{shell}: {command}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What a file holds and what it would take to run it, without loading it.
+
+use llamay_cpu::CpuBackend;
+use llamay_gguf::{Gguf, TensorType};
+use llamay_plan::{Backend, Placement};
+use llamay_tokenizer::{Kind, Tokenizer};
+
+use crate::{Error, Memory, Model, Options};
+
+/// A file, seen from outside.
+#[derive(Debug)]
+pub struct Inspection {
+    /// Elements of all tensors.
+    pub n_params: u64,
+    /// Bytes of all tensors of known types.
+    pub tensor_bytes: u64,
+    /// Tensor types, the one with the most bytes first.
+    pub formats: Vec<FormatUse>,
+    /// What running it takes, or why it does not run.
+    pub run: Result<Runnable, Error>,
+    /// The vocabulary, or why it cannot be used.
+    pub vocabulary: Result<Vocabulary, Error>,
+    /// Whether the file has a chat template.
+    pub has_template: bool,
+}
+
+/// Tensors of one type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormatUse {
+    /// The type.
+    pub kind: TensorType,
+    /// How many tensors have it.
+    pub tensors: usize,
+    /// Elements of these tensors.
+    pub elements: u64,
+    /// Bytes of these tensors; 0 if the type is unknown.
+    pub bytes: u64,
+}
+
+/// What running a model takes.
+#[derive(Clone, Debug)]
+pub struct Runnable {
+    /// Where its steps would run.
+    pub placement: String,
+    /// Bytes of the weights, and of one position in the cache.
+    pub memory: Memory,
+    /// Positions of a session.
+    pub context: usize,
+    /// Positions that the model was trained with.
+    pub n_ctx_train: usize,
+    /// Entries of the vocabulary, as the logits have them.
+    pub n_vocab: usize,
+    /// Layers.
+    pub n_layer: u32,
+    /// Width of the residual stream.
+    pub n_embd: usize,
+    /// Tensors of the file that no step reads.
+    pub unused: Vec<String>,
+}
+
+impl Runnable {
+    /// Bytes of the weights and a full session's cache.
+    pub fn full_memory(&self) -> u64 {
+        let cache = self.memory.cache_per_token.saturating_mul(self.context as u64);
+        self.memory.weights.saturating_add(cache)
+    }
+}
+
+/// A vocabulary's outline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vocabulary {
+    /// The algorithm.
+    pub kind: Kind,
+    /// The pre-tokenizer, of BPE.
+    pub pre: Option<&'static str>,
+    /// Number of tokens.
+    pub n_tokens: usize,
+}
+
+impl Model {
+    /// Looks at a file that need not be runnable, and loads none of its weights.
+    pub fn inspect(gguf: &Gguf, options: &Options) -> Inspection {
+        let formats = formats(gguf);
+        Inspection {
+            n_params: gguf.tensors().iter().fold(0, |n, t| n.saturating_add(t.n_elements())),
+            tensor_bytes: formats.iter().map(|f| f.bytes).sum(),
+            formats,
+            run: runnable(gguf, options),
+            vocabulary: vocabulary(gguf),
+            has_template: matches!(gguf.metadata().str("tokenizer.chat_template"), Ok(Some(_))),
+        }
+    }
+}
+
+fn formats(gguf: &Gguf) -> Vec<FormatUse> {
+    let mut formats: Vec<FormatUse> = Vec::new();
+    for tensor in gguf.tensors() {
+        let at = formats.iter().position(|f| f.kind == tensor.kind).unwrap_or_else(|| {
+            formats.push(FormatUse { kind: tensor.kind, tensors: 0, elements: 0, bytes: 0 });
+            formats.len() - 1
+        });
+        let format = &mut formats[at];
+        format.tensors += 1;
+        format.elements = format.elements.saturating_add(tensor.n_elements());
+        format.bytes = format.bytes.saturating_add(tensor.n_bytes().unwrap_or(0));
+    }
+    formats.sort_by_key(|f| std::cmp::Reverse(f.bytes));
+    formats
+}
+
+fn runnable(gguf: &Gguf, options: &Options) -> Result<Runnable, Error> {
+    let loaded = llamay_model::load(gguf)?;
+    let plan = &loaded.plan;
+    let cpu = CpuBackend::new(options.isa, options.threads.unwrap_or_else(llamay_cpu::available_threads));
+    let placement = Placement::compute(plan, None, &cpu, None)?;
+    Ok(Runnable {
+        placement: placement.line(plan, None, &cpu as &dyn Backend),
+        memory: Memory {
+            weights: plan.weight_bytes() as u64,
+            cache_per_token: plan.kv_bytes_per_token(options.kv) as u64,
+        },
+        context: options.context.unwrap_or(plan.n_ctx_train as usize),
+        n_ctx_train: plan.n_ctx_train as usize,
+        n_vocab: plan.n_vocab,
+        n_layer: plan.n_layer,
+        n_embd: plan.n_embd,
+        unused: loaded.unused,
+    })
+}
+
+fn vocabulary(gguf: &Gguf) -> Result<Vocabulary, Error> {
+    let tokenizer = Tokenizer::from_gguf(gguf)?;
+    Ok(Vocabulary { kind: tokenizer.kind(), pre: tokenizer.pre_name(), n_tokens: tokenizer.n_tokens() })
+}
+
+#[cfg(test)]
+mod tests {
+    use llamay_formats::Format;
+    use llamay_gguf::Writer;
+    use llamay_model::shapes::Shape;
+
+    use super::*;
+
+    #[test]
+    fn a_runnable_file_tells_what_it_takes() {
+        let shape = Shape::named("llama-gqa").unwrap();
+        let gguf = Gguf::from_bytes(shape.gguf(Format::Q8_0).unwrap()).unwrap();
+        let options = Options { threads: Some(1), context: Some(100), ..Options::default() };
+        let seen = Model::inspect(&gguf, &options);
+        let run = seen.run.unwrap();
+        assert_eq!(run.full_memory(), run.memory.weights + 100 * run.memory.cache_per_token);
+        assert_eq!(seen.formats[0].kind, TensorType::Known(Format::Q8_0), "most bytes first");
+        assert_eq!(seen.formats.iter().map(|f| f.tensors).sum::<usize>(), gguf.tensors().len());
+        assert!(seen.has_template && seen.vocabulary.unwrap().kind == Kind::Bpe);
+    }
+
+    #[test]
+    fn a_file_that_cannot_run_says_why_and_still_has_its_figures() {
+        let mut writer = Writer::default();
+        writer.set("general.architecture", "mamba").tensor_f32("x", &[4], &[0.0; 4]);
+        let gguf = Gguf::from_bytes(writer.to_vec().unwrap()).unwrap();
+        let seen = Model::inspect(&gguf, &Options::default());
+        assert!(seen.run.unwrap_err().to_string().contains("mamba"));
+        assert!(seen.vocabulary.is_err());
+        assert_eq!((seen.n_params, seen.tensor_bytes), (4, 16));
+    }
+}
