@@ -36,7 +36,7 @@ pub use topology::{available_threads, describe};
 /// A computation whose chunks may be redone, for [`Pool::run_job`].
 ///
 /// A worker may call [`Job::compute`] long after the step is over, hence `'static`: a job shares what it reads (weights in
-/// an `Arc`, say) instead of borrowing it.
+/// an `Arc`, say) instead of borrowing it. It must not own the pool itself, which a worker cannot join.
 pub trait Job: Send + Sync + 'static {
     /// Computes the elements `first..first + out.len()` of the output from the step's input, always to the same bits.
     /// `out` holds arbitrary values before. A panic passes to the caller of `run_job`.
