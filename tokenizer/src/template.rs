@@ -10,33 +10,21 @@
 mod json;
 mod message;
 mod python;
+mod sandbox;
 mod time;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, ErrorKind, Value};
 
 pub use message::Message;
+pub use sandbox::{MAX_SOURCE_BYTES, MAX_SOURCE_TOKENS};
 pub use time::LocalTime;
 
-/// The longest template source accepted, in bytes. The longest known template is about 20 kB.
-pub const MAX_SOURCE_BYTES: usize = 1 << 20;
-
-/// What a render may write beyond [`OUTPUT_PER_INPUT`] times its input, in bytes.
-pub const BASE_OUTPUT_BYTES: usize = 1 << 20;
-
-/// Bytes of output allowed for each byte of conversation. Tool definitions may appear more than once.
-pub const OUTPUT_PER_INPUT: usize = 16;
-
-/// Steps a render may take whatever its input; a step is one instruction or about 64 bytes of new data.
-const BASE_FUEL: u64 = 1 << 20;
-
-/// Further steps for each byte of conversation: some templates walk the text character by character.
-const FUEL_PER_INPUT_BYTE: u64 = 16;
+use sandbox::{BoundedOutput, Budget};
 
 /// The name under which the one template is kept; it has no extension, so nothing is HTML-escaped.
 const NAME: &str = "chat_template";
@@ -45,11 +33,15 @@ const NAME: &str = "chat_template";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TemplateError {
-    /// The source is longer than [`MAX_SOURCE_BYTES`].
-    #[error("the chat template is {bytes} bytes long, more than the {MAX_SOURCE_BYTES} allowed")]
+    /// The source is longer than [`MAX_SOURCE_BYTES`] or [`MAX_SOURCE_TOKENS`].
+    #[error("the chat template has {length} {what}, more than the {limit} allowed")]
     SourceTooLong {
-        /// The length of the source.
-        bytes: usize,
+        /// What there is too much of: bytes or tokens.
+        what: &'static str,
+        /// How much of it there is.
+        length: usize,
+        /// How much is allowed.
+        limit: usize,
     },
     /// The source is not a Jinja template.
     #[error("the chat template has a syntax error in line {line}: {reason}")]
@@ -85,6 +77,9 @@ pub enum TemplateError {
     /// A message or variable cannot be handed to the template.
     #[error("the conversation cannot be given to the chat template: {0}")]
     Input(String),
+    /// The thread that runs the template could not be had, or died.
+    #[error("the chat template cannot be run: {0}")]
+    NoThread(String),
 }
 
 /// What a render is given beside the messages.
@@ -113,16 +108,11 @@ pub struct ChatTemplate {
     environment: Environment<'static>,
     bos: String,
     eos: String,
-    source_bytes: usize,
 }
 
 impl fmt::Debug for ChatTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChatTemplate")
-            .field("source_bytes", &self.source_bytes)
-            .field("bos", &self.bos)
-            .field("eos", &self.eos)
-            .finish_non_exhaustive()
+        f.debug_struct("ChatTemplate").field("bos", &self.bos).field("eos", &self.eos).finish_non_exhaustive()
     }
 }
 
@@ -132,12 +122,13 @@ impl ChatTemplate {
     /// # Errors
     /// [`TemplateError::SourceTooLong`] and [`TemplateError::Syntax`].
     pub fn new(source: &str, bos: &str, eos: &str) -> Result<Self, TemplateError> {
-        if source.len() > MAX_SOURCE_BYTES {
-            return Err(TemplateError::SourceTooLong { bytes: source.len() });
-        }
-        let mut environment = environment();
-        environment.add_template_owned(NAME, replace_generation_tags(source)).map_err(syntax_error)?;
-        Ok(Self { environment, bos: bos.to_owned(), eos: eos.to_owned(), source_bytes: source.len() })
+        sandbox::check_source(source)?;
+        let environment = sandbox::with_compile_stack(|| {
+            let mut environment = environment();
+            environment.add_template_owned(NAME, replace_generation_tags(source)).map_err(syntax_error)?;
+            Ok(environment)
+        })?;
+        Ok(Self { environment, bos: bos.to_owned(), eos: eos.to_owned() })
     }
 
     /// The prompt for `messages`.
@@ -146,27 +137,20 @@ impl ChatTemplate {
     /// [`TemplateError::Refused`] where the template itself objects to the conversation, and the other variants where
     /// it fails or runs into a limit.
     pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<String, TemplateError> {
-        let input_bytes = self.source_bytes + input_bytes(messages, options)?;
-        let steps = BASE_FUEL.saturating_add(FUEL_PER_INPUT_BYTE.saturating_mul(input_bytes as u64));
-        let bytes = BASE_OUTPUT_BYTES.saturating_add(OUTPUT_PER_INPUT.saturating_mul(input_bytes));
-
-        let mut environment = self.environment.clone();
-        environment.set_fuel(Some(steps));
-        let template = environment.get_template(NAME).map_err(syntax_error)?;
-        let mut output = BoundedOutput { text: Vec::new(), limit: bytes };
-        let rendered = template.render_captured_to(self.context(messages, options), &mut output);
-        match rendered {
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::OutOfFuel => {
-                return Err(TemplateError::TooManySteps { steps });
+        let budget = Budget::new(messages, options)?;
+        // Everything that the template makes is dropped in there too.
+        let output = sandbox::with_stack(budget.stack, || {
+            let mut environment = self.environment.clone();
+            environment.set_fuel(Some(budget.steps));
+            let template = environment.get_template(NAME).map_err(syntax_error)?;
+            let mut output = BoundedOutput { text: Vec::new(), limit: budget.output };
+            match template.render_captured_to(self.context(messages, options), &mut output) {
+                Ok(_) => Ok(output.text),
+                Err(error) => Err(run_error(error, budget)),
             }
-            Err(error) if error.kind() == ErrorKind::WriteFailure => {
-                return Err(TemplateError::OutputTooLong { bytes });
-            }
-            Err(error) => return Err(run_error(error)),
-        }
+        })?;
         // Text goes in as whole `str`s, so this cannot fail.
-        String::from_utf8(output.text).map_err(|error| TemplateError::Input(error.to_string()))
+        String::from_utf8(output).map_err(|error| TemplateError::Input(error.to_string()))
     }
 
     /// Whether the text of a system message reaches the prompt, found out by rendering a short conversation.
@@ -233,7 +217,12 @@ fn syntax_error(error: minijinja::Error) -> TemplateError {
     TemplateError::Syntax { line: error.line().unwrap_or(1), reason: reason(&error) }
 }
 
-fn run_error(error: minijinja::Error) -> TemplateError {
+fn run_error(error: minijinja::Error, budget: Budget) -> TemplateError {
+    match error.kind() {
+        ErrorKind::OutOfFuel => return TemplateError::TooManySteps { steps: budget.steps },
+        ErrorKind::WriteFailure => return TemplateError::OutputTooLong { bytes: budget.output },
+        _ => {}
+    }
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(current) = source {
         if let Some(Raised(message)) = current.downcast_ref() {
@@ -248,49 +237,6 @@ fn reason(error: &minijinja::Error) -> String {
     match error.detail() {
         Some(detail) => format!("{}: {detail}", error.kind()),
         None => error.kind().to_string(),
-    }
-}
-
-/// The size of everything the caller hands to the template, as JSON.
-fn input_bytes(messages: &[Message], options: &RenderOptions) -> Result<usize, TemplateError> {
-    let mut counter = ByteCounter(0);
-    serde_json::to_writer(&mut counter, messages)
-        .and_then(|()| serde_json::to_writer(&mut counter, &options.tools))
-        .and_then(|()| serde_json::to_writer(&mut counter, &options.variables))
-        .map_err(|error| TemplateError::Input(error.to_string()))?;
-    Ok(counter.0)
-}
-
-struct ByteCounter(usize);
-
-impl io::Write for ByteCounter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Collects the output and fails once there is more than `limit` bytes of it.
-struct BoundedOutput {
-    text: Vec<u8>,
-    limit: usize,
-}
-
-impl io::Write for BoundedOutput {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() > self.limit - self.text.len() {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        self.text.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
