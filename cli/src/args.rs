@@ -8,7 +8,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 use llamay_engine::{KvType, MAX_THREADS, Model, Options};
 
 use crate::error::CliError;
-use crate::{bench, completions, inspect, logits, output, perplexity, quantize, run, tokenize, verify, version};
+use crate::{
+    bench, completions, inspect, logits, output, perplexity, quantize, run, tokenize, verify, version,
+};
 
 const AFTER_HELP: &str = "\
 Environment:
@@ -76,9 +78,7 @@ pub(crate) fn positive() -> RangedU64ValueParser<usize> {
 /// [`KvType`] as an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kv {
-    /// Half precision
     F16,
-    /// Single precision
     F32,
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct Args {
     /// Times that each case is timed
     #[arg(short = 'r', long, value_name = "N", value_parser = args::positive(), default_value_t = 5)]
     repetitions: usize,
-    /// How to print the results
+    /// How to print the results; jsonl is an object a line
     #[arg(short = 'o', long, value_name = "FORMAT", default_value = "md")]
     output: Format,
     /// The same as -o json
@@ -79,13 +79,9 @@ const CASES: &str = "Cases (lists)";
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A Markdown table
     Md,
-    /// An array of objects
     Json,
-    /// An object a line
     Jsonl,
-    /// Comma-separated values with a header
     Csv,
 }
 
@@ -163,8 +159,11 @@ impl Shape {
 fn shapes(args: &Args) -> Vec<Shape> {
     let prompts = args.n_prompt.iter().map(|n| (*n, 0));
     let generations = args.n_gen.iter().map(|n| (0, *n));
-    let tests: Vec<_> = prompts.chain(generations).chain(args.pg.iter().copied()).filter(|t| *t != (0, 0)).collect();
-    let shape = |n_depth: usize| move |(n_prompt, n_gen): &(usize, usize)| Shape { n_prompt: *n_prompt, n_gen: *n_gen, n_depth };
+    let tests: Vec<_> =
+        prompts.chain(generations).chain(args.pg.iter().copied()).filter(|t| *t != (0, 0)).collect();
+    let shape = |n_depth: usize| {
+        move |(n_prompt, n_gen): &(usize, usize)| Shape { n_prompt: *n_prompt, n_gen: *n_gen, n_depth }
+    };
     args.n_depth.iter().flat_map(|depth| tests.iter().map(shape(*depth))).collect()
 }
 

@@ -46,7 +46,12 @@ pub(crate) fn interact(mut conversation: Conversation, first: Option<&str>) -> R
 }
 
 impl Conversation {
-    pub(crate) fn new(chat: Chat, options: GenerateOptions, load_time: Duration, show_stats: bool) -> Conversation {
+    pub(crate) fn new(
+        chat: Chat,
+        options: GenerateOptions,
+        load_time: Duration,
+        show_stats: bool,
+    ) -> Conversation {
         Conversation { chat, options, cancel: Cancel::new(), load_time, last: None, show_stats }
     }
 
@@ -146,14 +151,16 @@ impl Conversation {
 
 /// Writes messages as JSON, in the form of the OpenAI chat API.
 fn save(messages: &[Message], path: &Path) -> Result<String, String> {
-    let fail = |e: &dyn std::fmt::Display| format!("{}: the conversation cannot be saved: {e}", path.display());
+    let fail =
+        |e: &dyn std::fmt::Display| format!("{}: the conversation cannot be saved: {e}", path.display());
     let json = serde_json::to_string_pretty(messages).map_err(|e| fail(&e))?;
     fs::write(path, json + "\n").map_err(|e| fail(&e))?;
     Ok(format!("{} messages saved to {}", messages.len(), path.display()))
 }
 
 fn load(path: &Path) -> Result<Vec<Message>, String> {
-    let fail = |e: &dyn std::fmt::Display| format!("{}: the conversation cannot be loaded: {e}", path.display());
+    let fail =
+        |e: &dyn std::fmt::Display| format!("{}: the conversation cannot be loaded: {e}", path.display());
     let json = fs::read_to_string(path).map_err(|e| fail(&e))?;
     serde_json::from_str(&json).map_err(|e| fail(&e))
 }

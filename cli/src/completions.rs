@@ -9,7 +9,9 @@ use crate::output;
 
 /// Print a completion script for a shell
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  llamay completions bash > ~/.local/share/bash-completion/completions/llamay")]
+#[command(
+    after_help = "Example:\n  llamay completions bash > ~/.local/share/bash-completion/completions/llamay"
+)]
 pub(crate) struct Args {
     /// The shell
     shell: Shell,

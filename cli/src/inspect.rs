@@ -111,9 +111,9 @@ fn as_json(gguf: &Gguf, seen: &Inspection, tensors: bool) -> Value {
     });
     if tensors {
         let list = gguf.tensors().iter();
-        let list = list.map(|t| {
-            json!({ "name": t.name, "dims": t.dims, "format": t.kind.to_string(), "bytes": t.n_bytes() })
-        });
+        let list = list.map(
+            |t| json!({ "name": t.name, "dims": t.dims, "format": t.kind.to_string(), "bytes": t.n_bytes() }),
+        );
         all["tensors"] = list.collect();
     }
     all
@@ -171,8 +171,11 @@ fn as_text(gguf: &Gguf, seen: &Inspection, options: &Options, tensors: bool) -> 
         let bytes = output::bytes(f.bytes);
         row(&[&f.kind.to_string(), &f.tensors.to_string(), &output::count(f.elements), &bytes])
     }));
-    let metadata: Vec<_> =
-        gguf.metadata().iter().map(|(key, value)| row(&[&one_line(key), &one_line(&value.to_string())])).collect();
+    let metadata: Vec<_> = gguf
+        .metadata()
+        .iter()
+        .map(|(key, value)| row(&[&one_line(key), &one_line(&value.to_string())]))
+        .collect();
     let mut text = format!(
         "{}\n{}\nmetadata\n{}",
         output::table(&rows, &[]),
@@ -202,7 +205,10 @@ fn runnable_rows(run: &Runnable, options: &Options) -> Vec<Vec<String>> {
         run.context
     );
     let mut rows = vec![
-        row(&["shape", &format!("{} layers of width {}, vocabulary of {}", run.n_layer, run.n_embd, run.n_vocab)]),
+        row(&[
+            "shape",
+            &format!("{} layers of width {}, vocabulary of {}", run.n_layer, run.n_embd, run.n_vocab),
+        ]),
         row(&["context", &format!("{} positions in training", run.n_ctx_train)]),
         row(&["runs", &run.placement]),
         row(&["memory", &memory]),

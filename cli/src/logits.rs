@@ -30,7 +30,8 @@ pub(crate) struct Args {
     /// Print the logits of every position, not only of the last
     #[arg(long)]
     all: bool,
-    /// How to print them
+    /// How to print them: an object of tokens, n_vocab and logits (an array for each position), or a NumPy file
+    /// (float32, positions × vocabulary)
     #[arg(short = 'o', long, value_name = "FORMAT", default_value = "json")]
     output: Format,
     #[command(flatten)]
@@ -50,15 +51,15 @@ struct Prompt {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// One object: tokens, n_vocab, logits (an array for each position)
     Json,
-    /// A NumPy file: float32 [positions, vocabulary]
     Npy,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     if args.output == Format::Npy && io::stdout().is_terminal() {
-        return Err(CliError::Usage("a terminal cannot show -o npy; send it to a file or a program".to_owned()));
+        return Err(CliError::Usage(
+            "a terminal cannot show -o npy; send it to a file or a program".to_owned(),
+        ));
     }
     let model = args.run.open(&args.model)?.model;
     let tokens = match (&args.prompt.tokens, &args.prompt.prompt) {

@@ -21,7 +21,7 @@ Example:
 
 /// Measure how well a model predicts a text
 #[derive(clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, mut_arg("ctx_size", |arg| arg.help("Tokens of a chunk [default: 512]")))]
 pub(crate) struct Args {
     /// The model, a GGUF file
     model: PathBuf,
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Chunks to score at most [default: all]
     #[arg(long, value_name = "N", value_parser = args::positive())]
     chunks: Option<usize>,
-    /// How to print the result
+    /// How to print the result; json is an object of ppl, stderr, chunks and tokens (those that were scored)
     #[arg(short = 'o', long, value_name = "FORMAT", default_value = "text")]
     output: Format,
     /// The same as -o json
@@ -42,9 +42,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A line for people
     Text,
-    /// One object: ppl, stderr, chunks, tokens (those that were scored)
     Json,
 }
 

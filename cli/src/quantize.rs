@@ -73,7 +73,9 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     }
     if result.requantized > 0 {
         let n = result.requantized;
-        output::note(&format!("warning: {n} tensors were quantised before, so their losses add up; an F16 file is better"));
+        output::note(&format!(
+            "warning: {n} tensors were quantised before, so their losses add up; an F16 file is better"
+        ));
     }
     if args.json {
         let fallbacks = result

@@ -83,7 +83,8 @@ fn prompt(model: &Model, n: usize) -> Vec<u32> {
 
 fn as_json(checks: &[Check], n_prompt: usize) -> serde_json::Value {
     let rows = checks.iter().map(|c| {
-        let difference = c.difference.map(|(position, token)| json!({ "position": position, "token": token }));
+        let difference =
+            c.difference.map(|(position, token)| json!({ "position": position, "token": token }));
         json!({
             "isa": c.isa,
             "threads": c.threads,
@@ -133,7 +134,10 @@ mod tests {
         ];
         let table = as_table(&checks);
         assert_eq!(table.lines().count(), 3, "{table}");
-        assert!(table.contains("reference  equal") && table.contains("position 3, token 17"), "{table}");
+        assert!(
+            table.contains("reference") && table.contains("equal") && table.contains("position 3, token 17"),
+            "{table}"
+        );
         let json = as_json(&checks, 8);
         assert_eq!(json["equal"], false);
         assert_eq!(json["checks"][2]["difference"]["token"], 17);

@@ -30,7 +30,11 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     // Kernels are chosen without regard to the threads, so none are started.
     let cpu = CpuBackend::new(options.isa, 1);
     let threads = options.threads.unwrap_or_else(available_threads);
-    if args.json { output::print_json(&as_json(&cpu, threads)) } else { output::print(&as_text(&cpu, threads)) }
+    if args.json {
+        output::print_json(&as_json(&cpu, threads))
+    } else {
+        output::print(&as_text(&cpu, threads))
+    }
 }
 
 /// The triple's parts that matter, such as `x86_64-linux-gnu`.
@@ -52,9 +56,12 @@ fn as_json(cpu: &CpuBackend, threads: usize) -> Value {
     let formats = Format::ALL.iter().map(|f| {
         json!({ "name": f.name(), "decode": true, "encode": f.can_encode(), "kernels": cpu.isa_for(*f).name() })
     });
-    let architectures = llamay_model::ARCHITECTURES.iter().map(|a| json!({ "name": a.name, "models": a.models }));
-    let gpus: Vec<Value> =
-        GPUS.iter().map(|name| json!({ "name": name, "available": false, "reason": NOT_COMPILED_IN })).collect();
+    let architectures =
+        llamay_model::ARCHITECTURES.iter().map(|a| json!({ "name": a.name, "models": a.models }));
+    let gpus: Vec<Value> = GPUS
+        .iter()
+        .map(|name| json!({ "name": name, "available": false, "reason": NOT_COMPILED_IN }))
+        .collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "target": target(),
@@ -100,5 +107,9 @@ fn as_text(cpu: &CpuBackend, threads: usize) -> String {
 
 /// The number of threads and where it comes from.
 fn threads_text(threads: usize) -> String {
-    if threads == available_threads() { llamay_cpu::pool::describe() } else { format!("{threads} (LLAMAY_THREADS)") }
+    if threads == available_threads() {
+        llamay_cpu::pool::describe()
+    } else {
+        format!("{threads} (LLAMAY_THREADS)")
+    }
 }

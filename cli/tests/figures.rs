@@ -10,7 +10,25 @@ fn bench_reports_every_shape_in_every_form() {
     let folder = Folder::new();
     let model = folder.chat_model();
     let args = |format| {
-        ["bench", "-m", arg(&model), "-p", "8", "-n", "4", "-pg", "4,2", "-d", "0,3", "-t", "1", "-r", "2", "-o", format]
+        [
+            "bench",
+            "-m",
+            arg(&model),
+            "-p",
+            "8",
+            "-n",
+            "4",
+            "-pg",
+            "4,2",
+            "-d",
+            "0,3",
+            "-t",
+            "1",
+            "-r",
+            "2",
+            "-o",
+            format,
+        ]
     };
     let json = run(args("json")).json();
     let tests = json.as_array().unwrap();
@@ -23,8 +41,12 @@ fn bench_reports_every_shape_in_every_form() {
         assert_eq!(test["samples_ns"].as_array().unwrap().len(), 2);
         assert!(test["avg_ts"].as_f64().unwrap() > 0.0 && test["stddev_ts"].is_number());
         assert!(number(test, "avg_ns") > 0 && test["stddev_ns"].is_u64());
-        assert_eq!((number(test, "n_threads"), number(test, "n_batch"), number(test, "n_ubatch")), (1, 2048, 512));
-        for name in ["cpu_info", "backends", "model_filename", "model_type", "type_k", "type_v", "test_time"] {
+        assert_eq!(
+            (number(test, "n_threads"), number(test, "n_batch"), number(test, "n_ubatch")),
+            (1, 2048, 512)
+        );
+        for name in ["cpu_info", "backends", "model_filename", "model_type", "type_k", "type_v", "test_time"]
+        {
             assert!(test[name].is_string(), "{name}: {test}");
         }
         assert!(number(test, "model_size") > 0 && number(test, "model_n_params") > 0);
@@ -98,7 +120,8 @@ fn logits_are_the_same_in_both_forms_and_the_last_row_is_the_default() {
     assert_eq!(last, all[640..]);
     let json = run(args).json();
     assert_eq!(json["tokens"], serde_json::json!([5, 6, 7]), "nothing is added");
-    let row: Vec<f32> = json["logits"][0].as_array().unwrap().iter().map(|v| v.as_f64().unwrap() as f32).collect();
+    let row: Vec<f32> =
+        json["logits"][0].as_array().unwrap().iter().map(|v| v.as_f64().unwrap() as f32).collect();
     assert_eq!(row, last);
 }
 

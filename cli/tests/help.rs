@@ -6,7 +6,16 @@ use common::run;
 
 /// Every command.
 const COMMANDS: [&str; 10] = [
-    "run", "bench", "perplexity", "logits", "tokenize", "inspect", "verify", "quantize", "version", "completions",
+    "run",
+    "bench",
+    "perplexity",
+    "logits",
+    "tokenize",
+    "inspect",
+    "verify",
+    "quantize",
+    "version",
+    "completions",
 ];
 
 #[test]

@@ -48,7 +48,11 @@ fn vectors_stay_the_output_is_spared_and_metadata_is_kept() {
     assert!(json["bytes_after"].as_u64().unwrap() * 4 < json["bytes_before"].as_u64().unwrap());
     let (before, after) = (Gguf::open(&model).unwrap(), Gguf::open(&out).unwrap());
     assert_eq!(kind(&after, "blk.0.attn_q.weight"), TensorType::Known(Format::Q4_0));
-    assert_eq!(kind(&after, "token_embd.weight"), TensorType::Known(Format::Q6_K), "tied, so it is the output");
+    assert_eq!(
+        kind(&after, "token_embd.weight"),
+        TensorType::Known(Format::Q6_K),
+        "tied, so it is the output"
+    );
     assert_eq!(kind(&after, "output_norm.weight"), TensorType::Known(Format::F32));
     assert_eq!(after.metadata().need_u32("general.file_type").unwrap(), 2);
     assert_eq!(after.metadata().need_u32("general.quantization_version").unwrap(), 2);
@@ -77,7 +81,11 @@ fn a_model_that_cannot_run_can_be_quantised() {
     let folder = Folder::new();
     let mut writer = Writer::default();
     writer.set("general.architecture", "mamba");
-    writer.tensor_f32("blk.0.ssm_in.weight", &[64, 2], &[0.5; 128]).tensor_f32("blk.0.ssm_d", &[4], &[1.0; 4]);
+    writer.tensor_f32("blk.0.ssm_in.weight", &[64, 2], &[0.5; 128]).tensor_f32(
+        "blk.0.ssm_d",
+        &[4],
+        &[1.0; 4],
+    );
     let model = folder.file("mamba.gguf", writer.to_vec().unwrap());
     let out = folder.path("out.gguf");
     run(["quantize", arg(&model), arg(&out), "Q8_0"]).ok();

@@ -29,7 +29,10 @@ fn streamed_text_and_json_text_agree() {
     for mode in [&["and"][..], &["and", "--raw"]] {
         let streamed = run(greedy(arg(&model), mode));
         let json = run(greedy(arg(&model), &[mode, &["--json"]].concat())).json();
-        assert_eq!(streamed.ok().trim_end_matches('\n'), json["text"].as_str().unwrap().trim_end_matches('\n'));
+        assert_eq!(
+            streamed.ok().trim_end_matches('\n'),
+            json["text"].as_str().unwrap().trim_end_matches('\n')
+        );
         assert_eq!(json["finish"], "length");
         assert_eq!(json["tokens"].as_array().unwrap().len(), 8);
         assert_eq!(json["stats"]["tokens"], 8);
@@ -58,7 +61,10 @@ fn a_pipe_is_the_prompt_or_added_to_it() {
     let whole = run(greedy(arg(&model), &["--raw", "--json", "the sea\n\nand on"])).json();
     assert_eq!(tokens(&[], "the sea\n\nand on\n"), whole["stats"]["prompt_tokens"]);
     assert_eq!(tokens(&["the sea"], "and on"), whole["stats"]["prompt_tokens"]);
-    assert_eq!(run_with_input(greedy(arg(&model), &["--raw"]), "").error(2), "error: standard input is empty; give a prompt");
+    assert_eq!(
+        run_with_input(greedy(arg(&model), &["--raw"]), "").error(2),
+        "error: standard input is empty; give a prompt"
+    );
 }
 
 #[test]
@@ -90,7 +96,11 @@ fn a_full_context_is_an_error_in_raw_and_told_in_a_chat() {
     let model = folder.chat_model();
     let full = run(["run", arg(&model), "--raw", "a", "-c", "1", "--temp", "0", "--ignore-eos", "-t", "1"]);
     assert_eq!(full.code, 1);
-    assert!(full.stderr.contains("error: the context of 1 positions was full after 1 tokens"), "{}", full.stderr);
+    assert!(
+        full.stderr.contains("error: the context of 1 positions was full after 1 tokens"),
+        "{}",
+        full.stderr
+    );
     run(["run", arg(&model), "--raw", "a", "-c", "1", "-n", "1", "-t", "1"]).ok();
     let long = run(["run", arg(&model), "--raw", "one two three", "-c", "1", "-t", "1"]);
     assert!(long.error(1).contains("do not fit the context of 1; use a larger one (-c)"), "{}", long.stderr);
@@ -152,7 +162,9 @@ fn an_interactive_chat_keeps_saves_and_loads_the_conversation() {
     );
     let ran = run_with_input(greedy(arg(&model), &["-i"]), &script);
     ran.ok();
-    for part in ["/save FILE", "context ", "5 messages saved", "5 messages from", "there is no command /nonsense"] {
+    for part in
+        ["/save FILE", "context ", "5 messages saved", "5 messages from", "there is no command /nonsense"]
+    {
         assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
     }
     let messages: serde_json::Value = serde_json::from_slice(&fs::read(&saved).unwrap()).unwrap();

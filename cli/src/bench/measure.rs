@@ -134,7 +134,8 @@ impl Tokens {
             return bos;
         }
         // Knuth's MMIX constants; the upper half of the state is random enough.
-        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.state =
+            self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         // Below `n_vocab`, which is below 2^32.
         (((self.state >> 32) * self.n_vocab) >> 32) as u32
     }

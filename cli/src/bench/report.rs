@@ -50,7 +50,9 @@ impl Report {
 
     pub(super) fn finish(self) -> Result<(), CliError> {
         match self.format {
-            Format::Json => output::print_json(&Value::Array(self.rows.into_iter().map(Value::Object).collect())),
+            Format::Json => {
+                output::print_json(&Value::Array(self.rows.into_iter().map(Value::Object).collect()))
+            }
             Format::Md | Format::Jsonl | Format::Csv => Ok(()),
         }
     }

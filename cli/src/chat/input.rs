@@ -54,7 +54,9 @@ pub(super) fn message(lines: &mut dyn Lines) -> Result<Input, CliError> {
             Line::End => return Ok(Input::Message(text)),
         };
         let mut line = line.as_str();
-        if prompt == PROMPT && let Some(rest) = line.strip_prefix(FENCE) {
+        if prompt == PROMPT
+            && let Some(rest) = line.strip_prefix(FENCE)
+        {
             (fenced, line) = (true, rest);
         }
         prompt = MORE;
@@ -112,7 +114,8 @@ struct Keyboard {
 impl Keyboard {
     fn open() -> Result<Keyboard, CliError> {
         let fail = |e: ReadlineError| CliError::Failure(format!("the terminal cannot be used: {e}"));
-        let config = Config::builder().max_history_size(HISTORY).map_err(fail)?.auto_add_history(false).build();
+        let config =
+            Config::builder().max_history_size(HISTORY).map_err(fail)?.auto_add_history(false).build();
         let history = MemHistory::with_config(&config);
         let mut editor = Editor::with_history(config, history).map_err(fail)?;
         let file = history_file();

@@ -150,7 +150,11 @@ impl Recipe {
             return Format::Q6_K;
         }
         match (self.better, layer_of(name)) {
-            (Some(better), Some((layer, "attn_v.weight" | "ffn_down.weight"))) if sensitive(layer, n_layer) => better,
+            (Some(better), Some((layer, "attn_v.weight" | "ffn_down.weight")))
+                if sensitive(layer, n_layer) =>
+            {
+                better
+            }
             _ => self.base,
         }
     }

@@ -14,14 +14,16 @@ const STRIP_WEIGHTS: usize = 1 << 22;
 /// Weights that a thread takes at a time.
 const TASK_WEIGHTS: usize = 1 << 16;
 
-/// Encodes the tensor in format `to` and hands its bytes to `write`, strip after strip, with the number of bytes of the
-/// input that are done then. A tensor that has the format already is passed on as it is.
+/// Takes bytes of the new tensor, and how many bytes of the old one are done then.
+pub(super) type Write<'a> = &'a mut dyn FnMut(&[u8], u64) -> Result<(), Error>;
+
+/// Encodes the tensor in format `to` and hands its bytes to `write`, strip after strip. A tensor that has the format already is passed on as it is.
 pub(super) fn convert(
     gguf: &Gguf,
     tensor: &TensorInfo,
     to: Format,
     threads: usize,
-    write: &mut dyn FnMut(&[u8], u64) -> Result<(), Error>,
+    write: Write<'_>,
 ) -> Result<(), Error> {
     let from = tensor.format()?;
     let data = gguf.data(tensor)?;
