@@ -169,15 +169,14 @@ impl CpuExecutor {
             Op::Linear { x, projections: _ } => {
                 let Loaded::Linear(linear) = &self.steps[i] else { unreachable!("loaded by kind") };
                 let x = std::mem::take(&mut self.slots[usize::from(x.0)]);
-                let outputs: Vec<Output> = linear
-                    .projections
-                    .iter()
-                    .map(|p| Output {
-                        ptr: self.slots[p.out].as_mut_ptr(),
-                        stride: self.plan.slots[p.out].width,
-                    })
-                    .collect();
-                let result = linear.run(kernels, pool, &x, *n, &outputs, &mut self.linear);
+                let mut outputs = Vec::with_capacity(linear.projections().len());
+                for p in linear.projections() {
+                    let (ptr, stride) = (self.slots[p.out].as_mut_ptr(), self.plan.slots[p.out].width);
+                    outputs.push(Output { ptr, first_row: 0, stride });
+                }
+                // SAFETY: the plan's validity gives every projection a slot of its own, wide enough, and the slots have
+                // `n` rows.
+                let result = unsafe { linear.run(pool, &x, *n, &outputs, &mut self.linear) };
                 self.slots[op_input(op)] = x;
                 result?;
             }
