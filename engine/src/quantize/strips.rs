@@ -17,7 +17,8 @@ const TASK_WEIGHTS: usize = 1 << 16;
 /// Takes bytes of the new tensor, and how many bytes of the old one are done then.
 pub(super) type Write<'a> = &'a mut dyn FnMut(&[u8], u64) -> Result<(), Error>;
 
-/// Encodes the tensor in format `to` and hands its bytes to `write`, strip after strip. A tensor that has the format already is passed on as it is.
+/// Encodes the tensor in format `to` and hands its bytes to `write`, strip after strip. A tensor that has the format
+/// already is passed on as it is.
 pub(super) fn convert(
     gguf: &Gguf,
     tensor: &TensorInfo,
