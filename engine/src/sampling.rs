@@ -136,21 +136,30 @@ impl Sampler {
     }
 }
 
-/// The token with the largest logit, the lowest id among equals, and the check that all logits are legal: one pass.
+/// The token with the largest logit, the lowest id among equals, and the check that all logits are legal.
 fn argmax(logits: &[f32]) -> Result<u32, SampleError> {
-    let mut best = f32::NEG_INFINITY;
-    let mut best_token = None;
-    let mut legal = true;
-    for (token, &logit) in logits.iter().enumerate() {
+    // Independent lanes, for the compiler to put into vector registers.
+    const LANES: usize = 16;
+    let mut best = [f32::NEG_INFINITY; LANES];
+    let mut legal = [true; LANES];
+    let mut take = |lane: usize, logit: f32| {
+        best[lane] = if logit > best[lane] { logit } else { best[lane] };
         // False for NaN as well.
-        legal &= logit < f32::INFINITY;
-        if logit > best {
-            best = logit;
-            best_token = Some(token);
-        }
+        legal[lane] &= logit < f32::INFINITY;
+    };
+    let (chunks, rest) = logits.as_chunks::<LANES>();
+    for chunk in chunks {
+        (0..LANES).for_each(|lane| take(lane, chunk[lane]));
     }
-    if !legal && let Some(token) = logits.iter().position(|&logit| logit.is_nan() || logit == f32::INFINITY) {
+    rest.iter().enumerate().for_each(|(lane, &logit)| take(lane, logit));
+    if legal.contains(&false)
+        && let Some(token) = logits.iter().position(|&logit| logit.is_nan() || logit == f32::INFINITY)
+    {
         return Err(SampleError::BadLogit { token: token as u32, logit: logits[token] });
     }
-    best_token.map(|token| token as u32).ok_or(SampleError::AllBanned)
+    let best = best.into_iter().fold(f32::NEG_INFINITY, f32::max);
+    if best == f32::NEG_INFINITY {
+        return Err(SampleError::AllBanned);
+    }
+    logits.iter().position(|&logit| logit == best).map(|token| token as u32).ok_or(SampleError::AllBanned)
 }
