@@ -71,7 +71,10 @@ impl Tokenizer {
         let mut vocab = read_vocab(metadata)?;
         let special = SpecialTokens::find(metadata, &mut vocab, default_special(kind))?;
         let (algorithm, add_bos) = match kind {
-            Kind::Spm => (Algorithm::Spm(read_spm(metadata, &vocab, special.unk)?), true),
+            Kind::Spm => {
+                alias_spaces(&mut vocab)?;
+                (Algorithm::Spm(read_spm(metadata, &vocab, special.unk)?), true)
+            }
             Kind::Bpe => {
                 let bpe = read_bpe(metadata, &vocab)?;
                 let add_bos = bpe.pre.add_bos;
@@ -307,6 +310,13 @@ fn read_vocab(metadata: &Metadata) -> Result<Vocab, Error> {
     }
     let types = types.iter().flat_map(|types| types.iter()).map(TokenType::from_id);
     Vocab::new(tokens.iter(), types)
+}
+
+/// Converters write user-defined tokens with spaces, but text has them marked when pieces are looked up.
+fn alias_spaces(vocab: &mut Vocab) -> Result<(), Error> {
+    let spaced = vocab.of_kind(|kind| kind == TokenType::UserDefined).filter(|(_, text)| text.contains(' '));
+    let marked: Vec<(u32, String)> = spaced.map(|(id, text)| (id, text.replace(' ', SPACE_MARK))).collect();
+    marked.into_iter().try_for_each(|(id, text)| vocab.alias(&text, id))
 }
 
 fn read_spm(metadata: &Metadata, vocab: &Vocab, unknown: Option<u32>) -> Result<Spm, Error> {

@@ -51,6 +51,8 @@ pub(crate) struct Vocab {
     /// Where each token's text ends in `text`; it starts where the one before ends.
     ends: Vec<u32>,
     types: Vec<TokenType>,
+    /// The tokens of the texts past the tokens' own: see [`Vocab::alias`].
+    aliases: Vec<u32>,
     ids: HashTable<u32>,
     hasher: RandomState,
     longest: usize,
@@ -67,6 +69,7 @@ impl Vocab {
             text: String::with_capacity(n.saturating_mul(8)),
             ends: Vec::with_capacity(n),
             types: types.collect(),
+            aliases: Vec::new(),
             ids: HashTable::with_capacity(n),
             // Seeded anew each time, so that no file can be written whose texts all fall into one bucket.
             hasher: RandomState::default(),
@@ -103,8 +106,19 @@ impl Vocab {
         }
     }
 
+    /// Lets a token be found by a second text.
+    pub(crate) fn alias(&mut self, text: &str, id: u32) -> Result<(), Error> {
+        let bytes = self.text.len() + text.len();
+        if self.ends.len() + 1 >= NO_TOKEN as usize || bytes > u32::MAX as usize {
+            return Err(Error::TooLarge { tokens: self.ends.len(), bytes });
+        }
+        self.insert(text);
+        self.aliases.push(id);
+        Ok(())
+    }
+
     pub(crate) fn len(&self) -> usize {
-        self.ends.len()
+        self.types.len()
     }
 
     /// Length in bytes of the longest text.
@@ -114,10 +128,16 @@ impl Vocab {
 
     pub(crate) fn id(&self, text: &[u8]) -> Option<u32> {
         let hash = self.hasher.hash_one(text);
-        self.ids.find(hash, |&id| slice(self.text.as_bytes(), &self.ends, id as usize) == text).copied()
+        let same = |&at: &u32| slice(self.text.as_bytes(), &self.ends, at as usize) == text;
+        let at = *self.ids.find(hash, same)?;
+        Some((at as usize).checked_sub(self.len()).map_or(at, |alias| self.aliases[alias]))
     }
 
     pub(crate) fn text(&self, id: u32) -> Option<&str> {
+        if id as usize >= self.len() { None } else { self.text_at(id) }
+    }
+
+    fn text_at(&self, id: u32) -> Option<&str> {
         let end = *self.ends.get(id as usize)? as usize;
         let start = if id == 0 { 0 } else { self.ends[id as usize - 1] as usize };
         self.text.get(start..end)
@@ -133,10 +153,11 @@ impl Vocab {
         }
     }
 
-    /// Ids and texts of all tokens of the kinds that `wanted` picks.
+    /// Ids and texts of all tokens of the kinds that `wanted` picks, aliases among them.
     pub(crate) fn of_kind(&self, wanted: impl Fn(TokenType) -> bool) -> impl Iterator<Item = (u32, &str)> {
-        let ids = self.types.iter().enumerate().filter(move |&(_, &kind)| wanted(kind));
-        ids.filter_map(|(id, _)| Some((id as u32, self.text(id as u32)?)))
+        let ids = (0..self.len() as u32).chain(self.aliases.iter().copied());
+        let texts = ids.enumerate().filter(move |&(_, id)| self.kind(id).is_some_and(&wanted));
+        texts.filter_map(|(at, id)| Some((id, self.text_at(at as u32)?)))
     }
 }
 
@@ -172,5 +193,13 @@ mod tests {
     #[test]
     fn of_two_equal_texts_the_first_is_found() {
         assert_eq!(vocab(&["x", "y", "x"]).id(b"x"), Some(0));
+    }
+
+    #[test]
+    fn an_alias_finds_its_token_and_is_none() {
+        let mut v = vocab(&["x", "  "]);
+        v.alias("▁▁", 1).unwrap();
+        assert_eq!((v.id("▁▁".as_bytes()), v.text(1), v.text(2), v.len()), (Some(1), Some("  "), None, 2));
+        assert_eq!(v.of_kind(|_| true).collect::<Vec<_>>(), [(0, "x"), (1, "  "), (1, "▁▁")]);
     }
 }

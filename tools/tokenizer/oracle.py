@@ -88,7 +88,7 @@ PRE = {
     "glm4": ([_cl100k("{1,3}"), _bytes()], True, False),
     "qwen2": ([_cl100k(""), _bytes()], False, True),
     "deepseek-r1-qwen": ([_cl100k(""), _bytes()], False, False),
-    "qwen35": ([_cl100k("", r"\p{L}\p{M}"), _bytes()], False, True),
+    "qwen35": ([_cl100k("", r"\p{L}\p{M}"), _bytes()], False, False),
     "minicpm5": ([_split(r"\p{N}{1,3}"), _cl100k("+"), _bytes()], True, False),
     "seed-coder": (
         [
@@ -158,6 +158,8 @@ PRE = {
 def _add(tokenizer, tokens, types):
     # Adding in the order of ids keeps them: each is in the vocabulary already.
     for text, kind in zip(tokens, types):
+        # Old converters left this one unmarked.
+        kind = CONTROL if text == "<|endoftext|>" else kind
         if kind in (CONTROL, USER_DEFINED, UNKNOWN):
             tokenizer.add_tokens([AddedToken(text, special=kind != USER_DEFINED, normalized=False)])
     return tokenizer
@@ -204,8 +206,8 @@ def spm(tokens, types, scores, space_prefix):
     return _add(tokenizer, tokens, types)
 
 
-def of_gguf(path):
-    """The tokenizer of a GGUF file's vocabulary."""
+def of_gguf(path, pre):
+    """The tokenizer of a GGUF file's vocabulary; a BPE one with the named pre-tokenizer."""
     import gguf
 
     fields = gguf.GGUFReader(path).fields
@@ -217,7 +219,7 @@ def of_gguf(path):
     tokens = get("tokens")
     types = get("token_type", [NORMAL] * len(tokens))
     if get("model") == "gpt2":
-        return bpe(tokens, types, get("merges"), get("pre", "default"))
+        return bpe(tokens, types, get("merges"), pre)
     return spm(tokens, types, get("scores"), get("add_space_prefix", True))
 
 

@@ -71,7 +71,7 @@ const KNOWN: &[PreTokenizer] = &[
         ],
         &[llama3::qwen2],
     ),
-    nfc(&["qwen35"], &[llama3::qwen35]),
+    plain(&["qwen35"], &[llama3::qwen35]),
     PreTokenizer {
         ignore_merges: true,
         ..plain(&["minicpm5"], &[llama3::up_to_three_digits, llama3::minicpm5])
