@@ -4,7 +4,7 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 use llamay_plan::{ExecError, KV_PAGE, KvLayer, KvType, PageId, Plan};
 
-use crate::pack::AlignedBytes;
+use crate::memory::AlignedBytes;
 
 /// All layers' pages.
 pub(crate) struct KvCache {

@@ -9,6 +9,7 @@ mod kernels;
 mod kv;
 mod linear;
 pub mod math;
+mod memory;
 mod pack;
 pub mod pool;
 mod rows;

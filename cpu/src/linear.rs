@@ -147,8 +147,7 @@ impl Linear {
         }
         let tasks = tasks(&loaded, pool.threads());
         let bytes: usize = projections.iter().map(|p| plan.weight_of(p.weight).bytes()).sum();
-        let core =
-            Arc::new(Core { projections: loaded, kernels: *kernels, layouts, references, k: x_width });
+        let core = Arc::new(Core { projections: loaded, kernels: *kernels, layouts, references, k: x_width });
         let job = Arc::clone(&core);
         let chunk_rows = chunk_rows(job_rows, bytes, pool.threads());
         Ok(Linear { core, job, tasks, chunk_rows, job_rows })

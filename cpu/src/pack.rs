@@ -14,10 +14,9 @@
 //! All planes are unsigned; a format's offset (8, 16, 32, 128) is taken off through the activation's sums. The packed
 //! weights are as large as the file's, but for the last group's padding and for 4 bytes more in a Q4_K or Q5_K block.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::ptr::NonNull;
-
 use llamay_formats::{Format, q4_k};
+
+use crate::memory::AlignedBytes;
 
 /// How one format is taken apart.
 pub(crate) struct PackFormat {
@@ -115,9 +114,9 @@ const LOW: u32 = 0x0f0f_0f0f;
 
 /// The 4-bit plane of 32 weights that stand in the low or the high nibbles of 32 bytes.
 fn nibbles_of_32(bytes: &[u8], high: bool, words: &mut [u32]) {
-    for j in 0..4 {
+    for (j, word) in words.iter_mut().enumerate().take(4) {
         let (a, b) = (u32_at(bytes, 4 * j), u32_at(bytes, 4 * j + 16));
-        words[j] = if high { (a >> 4) & LOW | b & !LOW } else { a & LOW | (b & LOW) << 4 };
+        *word = if high { (a >> 4) & LOW | b & !LOW } else { a & LOW | (b & LOW) << 4 };
     }
 }
 
@@ -164,51 +163,12 @@ fn split_q6_k(block: &[u8], out: &mut Block) {
     for sub in 0..8 {
         let (half, quarter) = (sub / 4, sub % 4);
         let words = &mut out.words[6 * sub..];
-        for j in 0..2 {
-            words[j] = (0..4).fold(0, |word, t| {
+        for (j, word) in words.iter_mut().enumerate().take(2) {
+            *word = (0..4).fold(0, |word, t| {
                 word | (u32_at(high, 32 * half + 16 * j + 4 * t) >> (2 * quarter) & 0x0303_0303) << (2 * t)
             });
         }
         nibbles_of_32(&low[64 * half + 32 * (quarter % 2)..], quarter >= 2, &mut words[2..]);
-    }
-}
-
-/// Zeroed bytes that start at a cache line.
-///
-/// They come as untouched pages from the system, so each page lands with the thread that first writes to it.
-pub(crate) struct AlignedBytes {
-    ptr: NonNull<u8>,
-    layout: Layout,
-}
-
-// SAFETY: the bytes are owned, and shared only through `&self`, which gives no way to write.
-unsafe impl Send for AlignedBytes {}
-// SAFETY: as above.
-unsafe impl Sync for AlignedBytes {}
-
-impl AlignedBytes {
-    /// `n` zero bytes, or `None` where memory is short.
-    pub(crate) fn zeroed(n: usize) -> Option<AlignedBytes> {
-        let layout = Layout::from_size_align(n.max(1), 64).ok()?;
-        // SAFETY: the layout's size is not zero.
-        let ptr = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        Some(AlignedBytes { ptr, layout })
-    }
-
-    pub(crate) fn as_ptr(&self) -> *const u8 {
-        self.ptr.as_ptr()
-    }
-
-    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: the allocation has the layout's size, is initialised, and is borrowed uniquely.
-        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.layout.size()) }
-    }
-}
-
-impl Drop for AlignedBytes {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and freed once.
-        unsafe { dealloc(self.ptr.as_ptr(), self.layout) };
     }
 }
 

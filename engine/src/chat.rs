@@ -55,7 +55,9 @@ impl Chat {
     /// A template that has no place for a system message.
     pub fn set_system(&mut self, text: Option<&str>) -> Result<(), Error> {
         if text.is_some() && !self.template.supports_system() {
-            return Err(Error::Unfit("the model's chat template has no place for a system message".to_owned()));
+            return Err(Error::Unfit(
+                "the model's chat template has no place for a system message".to_owned(),
+            ));
         }
         if self.messages.first().is_some_and(|m| m.role == "system") {
             self.messages.remove(0);

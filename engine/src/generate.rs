@@ -130,11 +130,8 @@ impl Session {
         if prompt.is_empty() && self.last_logits().is_empty() {
             return Err(Error::EmptyPrompt);
         }
-        let fed = if prompt.is_empty() {
-            0
-        } else {
-            self.feed_with(prompt, Logits::Last, cancel, &mut |_| {})?
-        };
+        let fed =
+            if prompt.is_empty() { 0 } else { self.feed_with(prompt, Logits::Last, cancel, &mut |_| {})? };
         let mut stats = Stats { prompt_tokens: fed, prompt_time: begin.elapsed(), ..Stats::default() };
         self.tokens().iter().for_each(|t| sampler.accept(*t));
 

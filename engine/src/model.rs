@@ -178,8 +178,9 @@ fn warnings(plan: &Plan, unused: &[String], options: &Options) -> Vec<String> {
     }
     if let Some(context) = options.context.filter(|c| *c > plan.n_ctx_train as usize) {
         let trained = plan.n_ctx_train;
-        warnings
-            .push(format!("a context of {context} is beyond the {trained} positions that the model was trained with"));
+        warnings.push(format!(
+            "a context of {context} is beyond the {trained} positions that the model was trained with"
+        ));
     }
     warnings
 }

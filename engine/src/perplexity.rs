@@ -66,13 +66,17 @@ impl Model {
     ) -> Result<Perplexity, Error> {
         if context < 8 || context > self.context() {
             let limit = self.context();
-            return Err(Error::Unfit(format!("a context of {context} is not between 8 and the model's {limit}")));
+            return Err(Error::Unfit(format!(
+                "a context of {context} is not between 8 and the model's {limit}"
+            )));
         }
         let options = llamay_tokenizer::EncodeOptions { add_special: true, parse_special: false };
         let tokens = self.tokenizer().encode(text, options);
         if tokens.len() < 2 * context {
             let (n, needed) = (tokens.len(), 2 * context);
-            return Err(Error::Unfit(format!("the text has {n} tokens, and a context of {context} needs {needed}")));
+            return Err(Error::Unfit(format!(
+                "the text has {n} tokens, and a context of {context} needs {needed}"
+            )));
         }
         let bos = self.tokenizer().bos().filter(|_| self.tokenizer().add_bos());
         let n_chunks = tokens.len() / context;

@@ -66,7 +66,9 @@ pub fn logits(model: &Model, prompt: &[u32], mode: Mode) -> Result<Vec<f32>, Err
             let mut other = model.session();
             let backwards: Vec<u32> = prompt.iter().rev().copied().collect();
             let half = prompt.len() / 2;
-            for (mine, theirs) in [(&prompt[..half], &backwards[half..]), (&prompt[half..], &backwards[..half])] {
+            for (mine, theirs) in
+                [(&prompt[..half], &backwards[half..]), (&prompt[half..], &backwards[..half])]
+            {
                 model.forward(&mut [
                     Feed { session: &mut other, tokens: theirs, logits: Logits::Last },
                     Feed { session: &mut session, tokens: mine, logits: Logits::All },

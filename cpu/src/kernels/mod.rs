@@ -161,6 +161,19 @@ impl MatArgs<'_> {
         self.x.as_ptr().wrapping_add(col * self.layout.words).cast()
     }
 
+    /// Stores the balanced sums of a tile's spans.
+    ///
+    /// # Safety
+    /// As for [`MatFn`].
+    #[inline(always)]
+    unsafe fn store_sums<S: Simd, const C: usize>(&self, s: S, tile: Tile, spans: &[[S::F; C]; 8]) {
+        let sums: [S::F; C] = std::array::from_fn(|c| tree_f(s, std::array::from_fn(|i| spans[i][c])));
+        for (c, y) in sums.into_iter().enumerate() {
+            // SAFETY: passed on to the caller.
+            unsafe { self.store(s, tile.group, tile.col + c, y) };
+        }
+    }
+
     /// Stores a group's results of one column, without the rows that only pad the group.
     ///
     /// # Safety

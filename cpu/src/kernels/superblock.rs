@@ -90,10 +90,7 @@ unsafe fn tile_product<S: Simd, K: SuperKind, const C: usize>(s: S, args: &MatAr
             b += span;
             *sums = acc;
         }
-        for c in 0..C {
-            let y = super::tree_f(s, std::array::from_fn(|i| spans[i][c]));
-            args.store(s, tile.group, tile.col + c, y);
-        }
+        args.store_sums(s, tile, &spans);
     }
 }
 
