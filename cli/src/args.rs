@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
+use llamay_engine::gguf::Gguf;
 use llamay_engine::{KvType, MAX_THREADS, Model, Options};
 
 use crate::error::CliError;
@@ -106,7 +107,7 @@ impl RunOptions {
 
     /// Opens the model and tells where it runs.
     pub(crate) fn open(&self, path: &Path) -> Result<Opened, CliError> {
-        open(path, &self.options()?)
+        open(path, &self.options()?, |_| Ok(()))
     }
 }
 
@@ -117,14 +118,22 @@ pub(crate) struct Opened {
 }
 
 /// Opens a model with a progress bar, and tells on standard error where it runs and what is odd about it.
-pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, CliError> {
+///
+/// `check` may object to the file before the weights are loaded.
+pub(crate) fn open(
+    path: &Path,
+    options: &Options,
+    check: impl FnOnce(&Gguf) -> Result<(), CliError>,
+) -> Result<Opened, CliError> {
     let start = Instant::now();
+    let gguf = Gguf::open(path)?;
+    check(&gguf)?;
     let bar = output::bar(0, "loading [{bar:40}] {bytes}/{total_bytes}");
     let progress = |done, total| {
         bar.set_length(total);
         bar.set_position(done);
     };
-    let model = Model::open(path, options, &progress);
+    let model = Model::from_gguf(gguf, options, &progress);
     bar.finish_and_clear();
     let model = model?;
     let load_time = start.elapsed();

@@ -52,7 +52,8 @@ const CONTEXT: usize = 512;
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let text = read(&args.file)?;
     let context = args.run.ctx_size.unwrap_or(CONTEXT);
-    let model = args::open(&args.model, &Options { context: Some(context), ..args.run.options()? })?.model;
+    let options = Options { context: Some(context), ..args.run.options()? };
+    let model = args::open(&args.model, &options, |_| Ok(()))?.model;
 
     let bar = output::bar(0, "{pos}/{len} chunks [{bar:30}] {msg}, {eta} left");
     let cancel = Cancel::new();

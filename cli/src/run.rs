@@ -11,7 +11,7 @@ use llamay_engine::tokenizer::EncodeOptions;
 use llamay_engine::{Cancel, Chat, Error, Finish, GenerateOptions, Generation, Model};
 use serde_json::json;
 
-use crate::args::{Opened, RunOptions};
+use crate::args::{self, Opened, RunOptions};
 use crate::chat::{self, Conversation};
 use crate::error::CliError;
 use crate::generation::{self, GenerationArgs};
@@ -60,7 +60,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let options = args.generation.options()?;
     let prompt = if args.interactive { None } else { prompt(args)? };
-    let opened = args.run.open(&args.model)?;
+    let opened = args::open(&args.model, &args.run.options()?, |gguf| {
+        let needed = !args.raw && !gguf.metadata().contains("tokenizer.chat_template");
+        if needed { Err(Error::NoTemplate.into()) } else { Ok(()) }
+    })?;
     match prompt {
         Some(prompt) => one_shot(args, &options, &opened, &prompt),
         None => {

@@ -84,3 +84,16 @@ fn a_wrong_environment_is_wrong_usage() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("error: LLAMAY_ISA=sse9 is not known"), "{stderr}");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_context_beyond_the_memory_is_refused_before_the_work_starts() {
+    let folder = Folder::new();
+    let model = folder.chat_model();
+    let ran = run(["logits", arg(&model), "--tokens", "1", "-c", "1073741824", "--kv-type", "f32"]);
+    let error = ran.error(1);
+    assert!(
+        error.starts_with("error: the model needs ") && error.contains("smaller context (-c)"),
+        "{error}"
+    );
+}

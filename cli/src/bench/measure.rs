@@ -49,7 +49,7 @@ pub(super) fn open(path: &Path, case: Case, shapes: &[Shape]) -> Result<Opened, 
         ..env
     };
     let threads = options.threads.unwrap_or_else(llamay_engine::available_threads);
-    Ok(Opened { model: args::open(path, &options)?.model, path: path.to_owned(), threads })
+    Ok(Opened { model: args::open(path, &options, |_| Ok(()))?.model, path: path.to_owned(), threads })
 }
 
 /// Times a shape, after one run of it that is not timed. `done` is called after each repetition.
