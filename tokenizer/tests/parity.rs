@@ -3,7 +3,7 @@
 
 mod common;
 
-use llamay_tokenizer::{EncodeOptions, Tokenizer};
+use llamay_tokenizer::{EncodeOptions, Kind, Tokenizer};
 use serde::Deserialize;
 
 const PLAIN: EncodeOptions = EncodeOptions { add_special: false, parse_special: false };
@@ -74,7 +74,9 @@ fn model(name: &str) {
         let special = special.unwrap_or_else(|| plain.clone());
         assert_eq!(tokenizer.encode(&text, PLAIN), plain, "{text:?}");
         assert_eq!(tokenizer.encode(&text, SPECIAL), special, "{text:?} with control tokens");
-        assert_eq!(tokenizer.decode_with_special(&special), text);
+        // SentencePiece has one sign for U+2581 and the space.
+        let space = if tokenizer.kind() == Kind::Spm { " " } else { "\u{2581}" };
+        assert_eq!(tokenizer.decode_with_special(&special), text.replace('\u{2581}', space));
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) fn trailing_spaces(text: &str) -> Found {
 
 /// `[一-龥ࠀ-一가-퟿]+`
 pub(super) fn cjk(text: &str) -> Found {
-    runs(text, |c| matches!(c, '一'..='龥' | 'ࠀ'..='一' | '가'..='\u{D7FF}'))
+    runs(text, |c| matches!(c, '\u{800}'..='龥' | '가'..='\u{D7FF}'))
 }
 
 /// `[一-龥぀-ゟ゠-ヿ]+`
