@@ -30,7 +30,7 @@ fn roles(chat: &Chat) -> Vec<&str> {
 #[test]
 fn a_second_turn_computes_only_what_is_new() {
     let mut one = chat("llama-gqa", 512).unwrap();
-    let first = say(&mut one, "Hello there, how are you?").unwrap();
+    let first = say(&mut one, &"Hello there, how are you? ".repeat(4)).unwrap();
     let second = say(&mut one, "Fine.").unwrap();
     assert_eq!(roles(&one), ["user", "assistant", "user", "assistant"]);
     let (first, second) = (first.generation.stats.prompt_tokens, second.generation.stats.prompt_tokens);

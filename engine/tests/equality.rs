@@ -18,7 +18,8 @@ const PROMPT: usize = 70;
 /// The portable kernels, which are slow, run in one mode besides the reference's.
 fn assert_all_equal(shape: &Shape, format: Format, options: impl Fn(Isa, usize) -> Options) {
     let prompt = tokens(PROMPT);
-    let portable = |threads, mode| logits(&open(shape, format, &options(Isa::Portable, threads)), &prompt, mode);
+    let portable =
+        |threads, mode| logits(&open(shape, format, &options(Isa::Portable, threads)), &prompt, mode);
     let reference = bits(&portable(1, Mode::Whole).unwrap());
     let name = shape.name();
     assert!(bits(&portable(3, Mode::Mixed).unwrap()) == reference, "{name} {format}, portable, mixed batch");
@@ -36,8 +37,10 @@ fn assert_all_equal(shape: &Shape, format: Format, options: impl Fn(Isa, usize) 
 #[test]
 fn portable_decode_equals_portable_prefill() {
     for name in ["llama-gqa", "gemma3"] {
-        let model = open(Shape::named(name).expect("a generated model"), Format::Q4_0, &with(Isa::Portable, 2));
-        let [whole, decode] = [Mode::Whole, Mode::Decode].map(|m| bits(&logits(&model, &tokens(PROMPT), m).unwrap()));
+        let model =
+            open(Shape::named(name).expect("a generated model"), Format::Q4_0, &with(Isa::Portable, 2));
+        let [whole, decode] =
+            [Mode::Whole, Mode::Decode].map(|m| bits(&logits(&model, &tokens(PROMPT), m).unwrap()));
         assert!(whole == decode, "{name}");
     }
 }
@@ -95,9 +98,10 @@ fn verify_reports_every_combination_once() {
     let mut reported = Vec::new();
     let open = || Ok(file(shape, Format::Q4_0));
     let prompt = |_: &llamay_engine::Model| tokens(20);
-    let checks =
-        llamay_engine::verify::verify(&open, &prompt, &Options::default(), 2, &mut |c| reported.push(c.clone()))
-            .unwrap();
+    let checks = llamay_engine::verify::verify(&open, &prompt, &Options::default(), 2, &mut |c| {
+        reported.push(c.clone())
+    })
+    .unwrap();
     assert_eq!(checks, reported);
     assert_eq!(checks.len(), Isa::available().len() * 2 * Mode::ALL.len());
     assert!(checks.iter().all(|c| c.difference.is_none()));

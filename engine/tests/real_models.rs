@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use common::{bits, with};
 use llamay_engine::sampling::SamplingParams;
+use llamay_engine::tokenizer::EncodeOptions;
 use llamay_engine::verify::{Mode, logits};
 use llamay_engine::{Cancel, Chat, GenerateOptions, Isa, Model};
-use llamay_engine::tokenizer::EncodeOptions;
 
 const SMOLLM2: &str = "smollm2-135m-instruct-q4_1.gguf";
 const GEMMA3: &str = "gemma-3-270m-q4_k_m.gguf";
@@ -38,23 +38,34 @@ fn greedy(max_tokens: usize) -> GenerateOptions {
     GenerateOptions { max_tokens: Some(max_tokens), sampling, ..GenerateOptions::default() }
 }
 
+/// The likeliest continuations are those that llama.cpp of 2026-10-01 gives for the same files.
 #[test]
-fn smollm2_answers_a_question() {
-    let Some(model) = open(SMOLLM2, Isa::best(None), 2) else { return };
-    let mut chat = Chat::new(&model).unwrap();
-    let reply =
-        chat.say("What is the capital of France?", &greedy(40), &Cancel::new(), &mut |_| {}).unwrap();
-    assert!(reply.generation.text.contains("Paris"), "{}", reply.generation.text);
+fn greedy_tokens_are_those_of_llama_cpp() {
+    let question = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n\
+                    <|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n";
+    for (name, prompt, want) in [
+        (SMOLLM2, question, [60, 23, 39614, 1141, 552, 28, 2618, 2828]),
+        (
+            GEMMA3,
+            "The largest planet in our solar system is",
+            [506, 7488, 528, 1023, 10321, 1458, 236_761, 1030],
+        ),
+    ] {
+        let Some(model) = open(name, Isa::best(None), 2) else { return };
+        let prompt =
+            model.tokenizer().encode(prompt, EncodeOptions { add_special: true, parse_special: true });
+        let done = model.session().generate(&prompt, &greedy(8), &Cancel::new(), &mut |_| {}).unwrap();
+        assert_eq!(done.tokens, want, "{name}: {}", done.text);
+    }
 }
 
 #[test]
-fn gemma3_continues_a_sentence() {
-    let Some(model) = open(GEMMA3, Isa::best(None), 2) else { return };
-    let prompt = model
-        .tokenizer()
-        .encode("The largest planet in our solar system is", EncodeOptions { add_special: true, parse_special: true });
-    let done = model.session().generate(&prompt, &greedy(8), &Cancel::new(), &mut |_| {}).unwrap();
-    assert!(done.text.contains("Jupiter"), "{}", done.text);
+fn a_chat_renders_the_template_of_the_file() {
+    let Some(model) = open(SMOLLM2, Isa::best(None), 2) else { return };
+    let mut chat = Chat::new(&model).unwrap();
+    let reply = chat.say("What is the capital of France?", &greedy(8), &Cancel::new(), &mut |_| {}).unwrap();
+    assert_eq!(reply.generation.tokens, [60, 23, 39614, 1141, 552, 28, 2618, 2828]);
+    assert_eq!(reply.generation.stats.prompt_tokens, 37, "the default system message is the template's own");
 }
 
 #[test]
@@ -64,11 +75,16 @@ fn every_kernel_set_gives_the_same_bits_on_real_models() {
         for isa in Isa::available().into_iter().filter(|i| *i != Isa::Portable) {
             let Some(model) = open(name, isa, 2) else { return };
             let options = EncodeOptions { add_special: true, parse_special: false };
-            let mut prompt = model.tokenizer().encode(&"Once upon a time there was a fox. ".repeat(12), options);
+            let mut prompt =
+                model.tokenizer().encode(&"Once upon a time there was a fox. ".repeat(12), options);
             prompt.truncate(90);
             for mode in [Mode::Whole, Mode::Chunked] {
                 let got = bits(&logits(&model, &prompt, mode).unwrap());
-                assert!(got == *reference.get_or_insert_with(|| got.clone()), "{name} {} {mode:?}", isa.name());
+                assert!(
+                    got == *reference.get_or_insert_with(|| got.clone()),
+                    "{name} {} {mode:?}",
+                    isa.name()
+                );
             }
         }
         // The portable kernels are slow, so they see a few tokens.

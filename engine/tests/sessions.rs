@@ -4,10 +4,10 @@ mod common;
 
 use common::{bits, open, tokens, with};
 use llamay_engine::gguf::Gguf;
+use llamay_engine::sampling::SamplingParams;
 use llamay_engine::{
     Cancel, Error, Feed, Finish, GenerateOptions, Isa, Logits, Model, Options, plan::KV_PAGE,
 };
-use llamay_engine::sampling::SamplingParams;
 use llamay_formats::Format;
 use llamay_model::shapes::Shape;
 
@@ -69,10 +69,8 @@ fn many_sessions_in_one_batch_get_what_they_would_get_alone() {
     for (i, session) in sessions.iter_mut().enumerate() {
         session.feed(&tokens(10 + 17 * i)).unwrap();
     }
-    let mut feeds: Vec<Feed<'_>> = sessions
-        .iter_mut()
-        .map(|session| Feed { session, tokens: &[4, 2], logits: Logits::Last })
-        .collect();
+    let mut feeds: Vec<Feed<'_>> =
+        sessions.iter_mut().map(|session| Feed { session, tokens: &[4, 2], logits: Logits::Last }).collect();
     model.forward(&mut feeds).unwrap();
     for (i, session) in sessions.iter().enumerate() {
         assert_eq!(bits(session.last_logits()), fresh(&model, &[tokens(10 + 17 * i), vec![4, 2]].concat()));

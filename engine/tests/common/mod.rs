@@ -38,5 +38,7 @@ pub fn bits(logits: &[f32]) -> Vec<u32> {
 
 /// A short name for many bits (FNV-1a over words).
 pub fn hash(logits: &[f32]) -> u64 {
-    logits.iter().fold(0xcbf2_9ce4_8422_2325, |h, v| (h ^ u64::from(v.to_bits())).wrapping_mul(0x100_0000_01b3))
+    logits
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |h, v| (h ^ u64::from(v.to_bits())).wrapping_mul(0x100_0000_01b3))
 }
