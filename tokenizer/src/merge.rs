@@ -160,7 +160,7 @@ mod tests {
             let sum: u32 =
                 self.text[left.start as usize..right.end as usize].iter().map(|&b| u32::from(b)).sum();
             let len = right.end - left.start;
-            (sum % 5 != 0 && len <= 16).then_some(Join { order: sum % 7, token: sum })
+            (!sum.is_multiple_of(5) && len <= 16).then_some(Join { order: sum % 7, token: sum })
         }
     }
 

@@ -80,7 +80,11 @@ fn parts(text: &str, most: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let first = rest.chars().next()?.len_utf8();
-        let (part, after) = rest.split_at(rest.floor_char_boundary(most).max(first));
+        let mut cut = most.min(rest.len());
+        while !rest.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        let (part, after) = rest.split_at(cut.max(first));
         rest = after;
         Some(part)
     })

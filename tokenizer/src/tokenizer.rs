@@ -44,7 +44,7 @@ pub struct Tokenizer {
 }
 
 enum Algorithm {
-    Spm(Spm),
+    Spm(Box<Spm>),
     Bpe(Box<Bpe>),
 }
 
@@ -73,7 +73,7 @@ impl Tokenizer {
         let (algorithm, add_bos) = match kind {
             Kind::Spm => {
                 alias_spaces(&mut vocab)?;
-                (Algorithm::Spm(read_spm(metadata, &vocab, special.unk)?), true)
+                (Algorithm::Spm(Box::new(read_spm(metadata, &vocab, special.unk)?)), true)
             }
             Kind::Bpe => {
                 let bpe = read_bpe(metadata, &vocab)?;
