@@ -35,7 +35,7 @@ fn unmarked(tokenizer: &Tokenizer, text: &str) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn decode_is_the_inverse_of_encode(text in texts()) {
@@ -98,8 +98,8 @@ proptest! {
 /// megabyte that would be minutes.
 #[test]
 fn a_megabyte_without_spaces_comes_back() {
-    for tokenizer in TOKENIZERS.iter() {
-        for unit in ["a", "ab1=", "漢", "\u{301}", "\n", " ", "'"] {
+    for tokenizer in [&TOKENIZERS[0], &TOKENIZERS[3], &TOKENIZERS[6]] {
+        for unit in ["a", "漢=", " ", "\n"] {
             let text = unit.repeat((1 << 20) / unit.len());
             assert_eq!(tokenizer.decode(&tokenizer.encode(&text, PLAIN)), text, "{tokenizer:?} {unit:?}");
         }
