@@ -227,8 +227,8 @@ def run_perplexity(engines, models, args):
     rows = []
     threads = max(args.threads)
     text = fetch_asset("texts") / "alice29.txt"
-    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as part:
-        part.write(text.read_bytes()[:TEXT_BYTES].decode(errors="ignore"))
+    with tempfile.NamedTemporaryFile(suffix=".txt") as part:
+        part.write(text.read_bytes()[:TEXT_BYTES])
         part.flush()
         for name, model in models:
             found = [engine.perplexity(model, part.name, threads) for engine in engines]

@@ -86,8 +86,7 @@ class Engine:
             last = self.position + len(part) - 1
             self.decode(part, lambda position: position == last)
 
-    def tokenize(self, text, parse_special=False):
-        data = text.encode()
+    def tokenize(self, data, parse_special=False):
         room = (lc.llama_token * (len(data) + 8))()
         count = lc.llama_tokenize(self.vocab, data, len(data), room, len(room), True, parse_special)
         return list(room[:count])
@@ -128,7 +127,7 @@ def first_token(args):
     start = time.perf_counter()
     engine = Engine(args.model, args.ctx_size, args.threads)
     loaded = time.perf_counter()
-    engine.prefill(engine.tokenize(args.prompt))
+    engine.prefill(engine.tokenize(args.prompt.encode()))
     token = int(engine.logits(-1).argmax())
     end = time.perf_counter()
     peak = resident_kib("VmHWM") - before
@@ -143,7 +142,8 @@ def perplexity(args):
     """
     n_ctx = args.ctx_size
     engine = Engine(args.model, n_ctx, args.threads)
-    with open(args.file, encoding="utf-8") as file:
+    # As bytes: Python's text mode would turn the line ends of another system into its own.
+    with open(args.file, "rb") as file:
         tokens = engine.tokenize(file.read())
     n_chunks = len(tokens) // n_ctx
     if n_chunks < 2:
