@@ -165,7 +165,7 @@ def perplexity(args):
     losses = np.array(losses)
     mean = losses.mean()
     error = math.sqrt(max((losses**2).mean() - mean**2, 0.0) / (len(losses) - 1)) * math.exp(mean)
-    return {"ppl": math.exp(mean), "stderr": error, "chunks": n_chunks, "tokens": len(tokens)}
+    return {"ppl": math.exp(mean), "stderr": error, "chunks": n_chunks, "tokens": len(losses)}
 
 
 def version(_):
