@@ -96,14 +96,19 @@ impl CpuExecutor {
     fn run_steps(&mut self, batch: &Batch<'_>, check: bool) -> Result<(), ExecError> {
         let plan = Arc::clone(&self.plan);
         let n_tokens = batch.tokens.len();
-        for (slot, buffer) in plan.slots.iter().zip(&mut self.slots) {
-            buffer.resize(n_tokens * slot.width, 0.0);
-        }
         for (rope, (cos, sin)) in plan.ropes.iter().zip(&mut self.angles) {
             fill_angles(&self.kernels, rope, batch, cos, sin);
         }
         let mut n = n_tokens;
         for (i, step) in plan.steps.iter().enumerate() {
+            for out in step.op.outputs() {
+                // Only as many rows as are used: the logits of a whole prompt would be larger than the model.
+                let rows = if matches!(step.op, Op::Select { .. }) { batch.n_logits() } else { n };
+                let (buffer, size) = (&mut self.slots[usize::from(out.0)], rows * plan.slot_of(out).width);
+                if buffer.len() < size {
+                    buffer.resize(size, 0.0);
+                }
+            }
             self.step(i, &step.op, batch, &mut n)?;
             if check {
                 self.check(i, &step.op, n)?;

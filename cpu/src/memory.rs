@@ -21,7 +21,10 @@ enum Storage {
     Lines(Vec<Line>),
     /// A large buffer comes as untouched pages from the system, so each page lands with the thread that first writes to
     /// it. It begins at the first huge page within.
-    Pages { map: MmapMut, start: usize },
+    Pages {
+        map: MmapMut,
+        start: usize,
+    },
 }
 
 impl AlignedBytes {
