@@ -2,6 +2,8 @@
 
 mod command;
 mod input;
+#[cfg(unix)]
+mod keyboard;
 
 use std::fs;
 use std::path::Path;
