@@ -1,6 +1,6 @@
 //! Which device runs which step: three tiers, decided once at load, and told to the user in one line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use llamay_formats::Format;
 
@@ -49,12 +49,33 @@ pub struct Unplaced {
     pub refusal: Refusal,
 }
 
+/// A part of the plan that runs whole on the device, or not.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Embedding,
+    Layer(u32),
+    Head,
+}
+
+/// The part of each step: what has no layer is the embedding before the first layer, and the head behind.
+fn parts(plan: &Plan) -> Vec<Part> {
+    let mut outside = Part::Embedding;
+    let part = |step: &crate::Step| match step.layer {
+        Some(l) => {
+            outside = Part::Head;
+            Part::Layer(l)
+        }
+        None => outside,
+    };
+    plan.steps.iter().map(part).collect()
+}
+
 impl Placement {
     /// Places each step on `device` where it is supported, else on `cpu`.
     ///
     /// A layer whose every step is supported by the device runs there whole ([`Tier::Graph`]); of any other layer only
-    /// the matmuls go there. `max_layers` bounds the layers on the device, the last ones first, and the output head goes
-    /// with the last layer.
+    /// the matmuls go there. `max_layers` bounds the layers on the device, the last ones first. The output head counts
+    /// with the last layer and the embedding with the first.
     pub fn compute(
         plan: &Plan,
         device: Option<&dyn Backend>,
@@ -67,21 +88,25 @@ impl Placement {
             falls: vec![],
         };
         let first_layer = plan.n_layer - max_layers.unwrap_or(plan.n_layer).min(plan.n_layer);
-        let mut refused: BTreeMap<Option<u32>, ()> = BTreeMap::new();
+        let parts = parts(plan);
+        let mut refused = BTreeSet::new();
         let mut answers = Vec::with_capacity(plan.steps.len());
-        for (i, step) in plan.steps.iter().enumerate() {
-            let formats = plan.formats_of(&step.op);
-            let wanted = device.filter(|_| step.layer.is_none_or(|l| l >= first_layer));
-            let answer = wanted.map(|d| d.supports(&step.op, &formats));
+        for (i, (step, part)) in plan.steps.iter().zip(&parts).enumerate() {
+            let wanted = device.filter(|_| match part {
+                Part::Embedding => first_layer == 0,
+                Part::Layer(l) => *l >= first_layer,
+                Part::Head => first_layer < plan.n_layer,
+            });
+            let answer = wanted.map(|d| d.supports(&step.op, &plan.formats_of(&step.op)));
             if let (Some(Err(refusal)), Some(device)) = (&answer, device) {
-                refused.insert(step.layer, ());
+                refused.insert(*part);
                 placement.falls.push(Fall { step: i, device: device.name(), refusal: refusal.clone() });
             }
             answers.push(answer);
         }
-        for (i, (step, answer)) in plan.steps.iter().zip(answers).enumerate() {
+        for (i, ((step, part), answer)) in plan.steps.iter().zip(&parts).zip(answers).enumerate() {
             let tier = match answer {
-                Some(Ok(())) if !refused.contains_key(&step.layer) => Tier::Graph,
+                Some(Ok(())) if !refused.contains(part) => Tier::Graph,
                 Some(Ok(())) if matches!(step.op, Op::Linear { .. }) => Tier::Matmul,
                 _ => Tier::Cpu,
             };
