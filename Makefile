@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 30
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-musl build-metal build-fast build-cuda build-vulkan build-gpu cross cross-portable \
-        demo test lint deny bench fuzz clean
+        demo test loom lint deny bench fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,10 @@ test: ## Run the whole suite, doc tests included
 	else \
 		$(CARGO) test --workspace; \
 	fi
+
+# A target folder of its own: the flag would make everything else compile anew.
+loom: ## Check the thread pool's protocol under every interleaving
+	RUSTFLAGS="--cfg loom" $(CARGO) test --release --target-dir $(TARGET_DIR)/loom -p llamay-cpu --test loom_pool
 
 lint: ## Check formatting and clippy
 	$(CARGO) fmt --all --check

@@ -7,37 +7,37 @@ use llamay_formats::Format;
 use llamay_model::shapes::Shape;
 
 /// A generated model in memory.
-pub fn file(shape: &Shape, format: Format) -> Gguf {
+pub(crate) fn file(shape: &Shape, format: Format) -> Gguf {
     Gguf::from_bytes(shape.gguf(format).expect("the shape takes the format")).expect("a valid file")
 }
 
 /// A generated model, opened.
-pub fn open(shape: &Shape, format: Format, options: &Options) -> Model {
+pub(crate) fn open(shape: &Shape, format: Format, options: &Options) -> Model {
     Model::from_gguf(file(shape, format), options, &|_, _| {}).expect("a model that runs")
 }
 
 /// Options for one kernel set and thread count.
-pub fn with(isa: Isa, threads: usize) -> Options {
+pub(crate) fn with(isa: Isa, threads: usize) -> Options {
     Options { isa: Some(isa), threads: Some(threads), ..Options::default() }
 }
 
 /// The same with a cache of single precision.
-pub fn with_f32_cache(isa: Isa, threads: usize) -> Options {
+pub(crate) fn with_f32_cache(isa: Isa, threads: usize) -> Options {
     Options { kv: KvType::F32, ..with(isa, threads) }
 }
 
 /// Tokens of a generated vocabulary, in no particular order.
-pub fn tokens(n: usize) -> Vec<u32> {
+pub(crate) fn tokens(n: usize) -> Vec<u32> {
     (0..n).map(|i| ((i * 61 + i / 7 + 3) % llamay_model::shapes::N_VOCAB) as u32).collect()
 }
 
 /// The bits of logits, to compare with `==`.
-pub fn bits(logits: &[f32]) -> Vec<u32> {
+pub(crate) fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|v| v.to_bits()).collect()
 }
 
 /// A short name for many bits (FNV-1a over words).
-pub fn hash(logits: &[f32]) -> u64 {
+pub(crate) fn hash(logits: &[f32]) -> u64 {
     logits
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |h, v| (h ^ u64::from(v.to_bits())).wrapping_mul(0x100_0000_01b3))
