@@ -53,23 +53,9 @@ pub(crate) struct Vocab {
     types: Vec<TokenType>,
     /// The tokens of the texts past the tokens' own: see [`Vocab::alias`].
     aliases: Vec<u32>,
-    ids: HashTable<Slot>,
+    ids: HashTable<u32>,
     hasher: RandomState,
     longest: usize,
-}
-
-/// An entry of the hash table. The place of its text is in it, to spare a look-up a walk through `ends`.
-struct Slot {
-    /// Index into `ends`: the token, or past the tokens the alias.
-    at: u32,
-    start: u32,
-    end: u32,
-}
-
-impl Slot {
-    fn text<'a>(&self, text: &'a str) -> &'a [u8] {
-        &text.as_bytes()[self.start as usize..self.end as usize]
-    }
 }
 
 impl Vocab {
@@ -102,19 +88,20 @@ impl Vocab {
     }
 
     fn insert(&mut self, token: &str) {
-        let (at, start) = (self.ends.len() as u32, self.text.len() as u32);
+        let id = self.ends.len() as u32;
         self.text.push_str(token);
-        let end = self.text.len() as u32;
-        self.ends.push(end);
+        self.ends.push(self.text.len() as u32);
         if token.is_empty() {
             return; // padding of some files; never found
         }
-        let Vocab { text, ids, hasher, .. } = self;
-        let same = |slot: &Slot| slot.text(text) == token.as_bytes();
-        let hash = |slot: &Slot| hasher.hash_one(slot.text(text));
+        let Vocab { text, ends, ids, hasher, .. } = self;
+        let text_of = |&id: &u32| slice(text.as_bytes(), ends, id as usize);
+        let same = |id: &u32| text_of(id) == token.as_bytes();
         // Of two tokens with one text the first is found.
-        if let Entry::Vacant(slot) = ids.entry(hasher.hash_one(token.as_bytes()), same, hash) {
-            slot.insert(Slot { at, start, end });
+        if let Entry::Vacant(slot) =
+            ids.entry(hasher.hash_one(token.as_bytes()), same, |id| hasher.hash_one(text_of(id)))
+        {
+            slot.insert(id);
             self.longest = self.longest.max(token.len());
         }
     }
@@ -140,8 +127,10 @@ impl Vocab {
     }
 
     pub(crate) fn id(&self, text: &[u8]) -> Option<u32> {
-        let slot = self.ids.find(self.hasher.hash_one(text), |slot| slot.text(&self.text) == text)?;
-        Some((slot.at as usize).checked_sub(self.len()).map_or(slot.at, |alias| self.aliases[alias]))
+        let hash = self.hasher.hash_one(text);
+        let same = |&at: &u32| slice(self.text.as_bytes(), &self.ends, at as usize) == text;
+        let at = *self.ids.find(hash, same)?;
+        Some((at as usize).checked_sub(self.len()).map_or(at, |alias| self.aliases[alias]))
     }
 
     pub(crate) fn text(&self, id: u32) -> Option<&str> {
@@ -174,6 +163,11 @@ impl Vocab {
 
 /// No token: the id of a symbol that the vocabulary does not have.
 pub(crate) const NO_TOKEN: u32 = u32::MAX;
+
+fn slice<'a>(text: &'a [u8], ends: &[u32], id: usize) -> &'a [u8] {
+    let start = if id == 0 { 0 } else { ends[id - 1] as usize };
+    &text[start..ends[id] as usize]
+}
 
 #[cfg(test)]
 mod tests {
