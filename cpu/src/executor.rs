@@ -12,7 +12,7 @@ use crate::kv::KvCache;
 use crate::linear::{Linear, LinearScratch, Output};
 use crate::pool::Pool;
 use crate::rows::for_row_chunks;
-use crate::weights::{RawMatrix, load_vector};
+use crate::weights::{Loader, RawMatrix};
 
 /// A step's weights, in the form that it reads.
 enum Loaded {
@@ -57,13 +57,14 @@ impl CpuExecutor {
         let total = plan.weight_bytes() as u64;
         let mut done = 0;
         let mut steps = Vec::with_capacity(plan.steps.len());
+        let mut loader = Loader::new(&plan, source, &kernels, &pool)?;
         for step in &plan.steps {
             steps.push(match &step.op {
                 Op::Embed { weight, .. } => Loaded::Embed(RawMatrix::new(&plan, *weight, source)?),
-                Op::RmsNorm { weight, .. } => Loaded::Vector(load_vector(&plan, *weight, source.as_ref())?),
+                Op::RmsNorm { weight, .. } => Loaded::Vector(loader.vector(*weight)?),
                 Op::Linear { x, projections } => {
                     let width = plan.slot_of(*x).width;
-                    Loaded::Linear(Linear::load(&plan, width, projections, source, &kernels, &pool)?)
+                    Loaded::Linear(Linear::load(&mut loader, width, projections)?)
                 }
                 Op::Rope { .. }
                 | Op::Attend { .. }

@@ -7,13 +7,13 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use llamay_formats::{Activation, Format, QuantizedRow};
-use llamay_plan::{ExecError, Plan, Projection, WeightSource};
+use llamay_plan::{ExecError, Projection};
 
 use crate::acts::ActLayout;
 use crate::kernels::{FloatArgs, Kernels, MatArgs};
 use crate::pool::{Job, Pool};
 use crate::rows::for_row_chunks;
-use crate::weights::{Matrix, RawMatrix, load_vector};
+use crate::weights::{Loader, Matrix, RawMatrix};
 
 /// Bytes of weights in one chunk of a decode step: some microseconds' worth of reading.
 const CHUNK_BYTES: usize = 1 << 15;
@@ -115,18 +115,18 @@ fn has_float_kernel(m: &RawMatrix, kernels: &Kernels) -> bool {
 }
 
 impl Linear {
+    /// Loads a step's matrices.
     pub(crate) fn load(
-        plan: &Plan,
+        loader: &mut Loader<'_>,
         x_width: usize,
         projections: &[Projection],
-        source: &Arc<dyn WeightSource>,
-        kernels: &Kernels,
-        pool: &Pool,
     ) -> Result<Linear, ExecError> {
+        let kernels = *loader.kernels;
+        let threads = loader.pool.threads();
         let (mut loaded, mut job_rows) = (Vec::with_capacity(projections.len()), 0);
         for p in projections {
-            let matrix = Matrix::load(plan, p.weight, source, kernels, pool)?;
-            let bias = p.bias.map(|b| load_vector(plan, b, source.as_ref())).transpose()?;
+            let matrix = loader.matrix(p.weight)?;
+            let bias = p.bias.map(|b| loader.vector(b)).transpose()?;
             let rows = matrix.rows();
             loaded.push(LoadedProjection { matrix, bias, out: usize::from(p.out.0), first_row: job_rows });
             job_rows += rows.next_multiple_of(CHUNK_ROWS);
@@ -135,7 +135,7 @@ impl Linear {
         let mut words = 0;
         for p in &loaded {
             let kind = p.matrix.format().activation();
-            if !reads_records(&p.matrix, kernels) {
+            if !reads_records(&p.matrix, &kernels) {
                 if !references.contains(&kind) {
                     references.push(kind);
                 }
@@ -145,11 +145,11 @@ impl Linear {
                 words += layout.words;
             }
         }
-        let tasks = tasks(&loaded, pool.threads());
-        let bytes: usize = projections.iter().map(|p| plan.weight_of(p.weight).bytes()).sum();
-        let core = Arc::new(Core { projections: loaded, kernels: *kernels, layouts, references, k: x_width });
+        let tasks = tasks(&loaded, threads);
+        let bytes: usize = projections.iter().map(|p| loader.plan.weight_of(p.weight).bytes()).sum();
+        let core = Arc::new(Core { projections: loaded, kernels, layouts, references, k: x_width });
         let job = Arc::clone(&core);
-        let chunk_rows = chunk_rows(job_rows, bytes, pool.threads());
+        let chunk_rows = chunk_rows(job_rows, bytes, threads);
         Ok(Linear { core, job, tasks, chunk_rows, job_rows })
     }
 

@@ -172,6 +172,22 @@ fn split_q6_k(block: &[u8], out: &mut Block) {
     }
 }
 
+/// Where a group's parts lie.
+struct Sizes {
+    quants_at: usize,
+    block_bytes: usize,
+    group_bytes: usize,
+}
+
+impl Sizes {
+    fn of(f: &PackFormat, n_blocks: usize, lanes: usize) -> Sizes {
+        let quants_at = (n_blocks * f.scales * 2 * lanes).next_multiple_of(64);
+        let block_bytes = (f.pairs * 2 + f.words * 4) * lanes;
+        let group_bytes = (quants_at + n_blocks * block_bytes).next_multiple_of(64);
+        Sizes { quants_at, block_bytes, group_bytes }
+    }
+}
+
 /// A weight matrix in packed groups.
 pub(crate) struct PackedMatrix {
     pub(crate) format: Format,
@@ -187,18 +203,26 @@ pub(crate) struct PackedMatrix {
 }
 
 impl PackedMatrix {
-    /// An empty matrix of `rows` rows of `k` weights; `None` where memory is short.
+    /// Bytes of a packed matrix of `rows` rows of `k` weights; `None` for a format that is not packed, or on overflow.
+    pub(crate) fn bytes(format: Format, rows: usize, k: usize, lanes: usize) -> Option<usize> {
+        let Sizes { group_bytes, .. } = Sizes::of(&PackFormat::of(format)?, k / format.block_len(), lanes);
+        rows.div_ceil(lanes).checked_mul(group_bytes)
+    }
+
+    /// A matrix in `data`, which holds [`PackedMatrix::bytes`] zeros.
     ///
     /// # Panics
     /// If the format is not a packed one.
-    pub(crate) fn new(format: Format, rows: usize, k: usize, lanes: usize) -> Option<PackedMatrix> {
-        let f = PackFormat::of(format).expect("the caller asked PackFormat::of");
-        let n_blocks = k / format.block_len();
-        let quants_at = (n_blocks * f.scales * 2 * lanes).next_multiple_of(64);
-        let block_bytes = (f.pairs * 2 + f.words * 4) * lanes;
-        let group_bytes = (quants_at + n_blocks * block_bytes).next_multiple_of(64);
-        let data = AlignedBytes::zeroed(rows.div_ceil(lanes).checked_mul(group_bytes)?)?;
-        Some(PackedMatrix { format, rows, lanes, group_bytes, quants_at, block_bytes, data })
+    pub(crate) fn new(
+        format: Format,
+        rows: usize,
+        k: usize,
+        lanes: usize,
+        data: AlignedBytes,
+    ) -> PackedMatrix {
+        let f = PackFormat::of(format).expect("the caller asked PackedMatrix::bytes");
+        let Sizes { quants_at, block_bytes, group_bytes } = Sizes::of(&f, k / format.block_len(), lanes);
+        PackedMatrix { format, rows, lanes, group_bytes, quants_at, block_bytes, data }
     }
 
     /// Groups of the matrix; the last may have fewer rows, and zeros in their place.
@@ -223,8 +247,7 @@ pub(crate) fn pack_group(format: Format, k: usize, lanes: usize, rows: &[u8], ou
     let f = PackFormat::of(format).expect("the matrix is packed");
     let n_blocks = k / format.block_len();
     let row_bytes = n_blocks * format.block_bytes();
-    let quants_at = (n_blocks * f.scales * 2 * lanes).next_multiple_of(64);
-    let block_bytes = (f.pairs * 2 + f.words * 4) * lanes;
+    let Sizes { quants_at, block_bytes, .. } = Sizes::of(&f, n_blocks, lanes);
     let (scales, quants) = out.split_at_mut(quants_at);
     let mut parts = Block { scales: [0; 2], pairs: [[0; 2]; 8], words: [0; 48] };
     for (r, row) in rows.chunks_exact(row_bytes).enumerate() {

@@ -4,15 +4,16 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 
 use llamay_formats::Format;
-use llamay_plan::{ExecError, Plan, WeightId, WeightSource};
+use llamay_plan::{ExecError, Op, Plan, WeightId, WeightSource};
 
 use crate::kernels::Kernels;
-use crate::pack::{PackFormat, PackedMatrix, pack_group};
+use crate::memory::Arena;
+use crate::pack::{PackedMatrix, pack_group};
 use crate::pool::Pool;
 
-/// Bytes that are packed in one task: large enough to hide the hand-off, small enough that the file's pages of all
-/// tasks under way are a trifle beside the weights.
-const PACK_CHUNK: usize = 1 << 20;
+/// Bytes that are packed in one task: large enough to hide the hand-off, small enough that a matrix of a small model
+/// still makes several tasks.
+const PACK_CHUNK: usize = 1 << 16;
 
 /// A matrix, ready for its kernel.
 pub(crate) enum Matrix {
@@ -98,30 +99,55 @@ impl Matrix {
             Matrix::Raw(_) => 8,
         }
     }
+}
 
-    /// Loads a matrix, packing it on all threads where `kernels` read packed rows of its format.
-    pub(crate) fn load(
-        plan: &Plan,
-        id: WeightId,
-        source: &Arc<dyn WeightSource>,
-        kernels: &Kernels,
-        pool: &Pool,
-    ) -> Result<Matrix, ExecError> {
-        let weight = plan.weight_of(id);
-        let packable = kernels.matmul(weight.format).is_some() && PackFormat::of(weight.format).is_some();
-        if !packable {
-            return RawMatrix::new(plan, id, source).map(Matrix::Raw);
+/// What loading needs beside the names of weights.
+pub(crate) struct Loader<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) source: &'a Arc<dyn WeightSource>,
+    pub(crate) kernels: &'a Kernels,
+    pub(crate) pool: &'a Pool,
+    /// Room for all packed matrices.
+    arena: Arena,
+}
+
+impl<'a> Loader<'a> {
+    /// A loader with room for the plan's packed matrices.
+    pub(crate) fn new(
+        plan: &'a Plan,
+        source: &'a Arc<dyn WeightSource>,
+        kernels: &'a Kernels,
+        pool: &'a Pool,
+    ) -> Result<Loader<'a>, ExecError> {
+        let mut total = 0usize;
+        for step in &plan.steps {
+            let Op::Linear { projections, .. } = &step.op else { continue };
+            total += projections.iter().filter_map(|p| packed_bytes(plan, p.weight, kernels)).sum::<usize>();
         }
-        let lanes = kernels.isa.group_rows();
-        let mut packed = PackedMatrix::new(weight.format, weight.rows, weight.cols, lanes)
-            .ok_or(ExecError::OutOfMemory { what: "packed weights", bytes: weight.bytes() as u64 })?;
-        let bytes = source.bytes(id).map_err(|why| weight_error(plan, id, why))?;
+        let arena = Arena::new(total)
+            .ok_or(ExecError::OutOfMemory { what: "packed weights", bytes: total as u64 })?;
+        Ok(Loader { plan, source, kernels, pool, arena })
+    }
+
+    /// A matrix, packed on all threads where the kernels read packed rows of its format.
+    pub(crate) fn matrix(&mut self, id: WeightId) -> Result<Matrix, ExecError> {
+        let Some(size) = packed_bytes(self.plan, id, self.kernels) else {
+            return RawMatrix::new(self.plan, id, self.source).map(Matrix::Raw);
+        };
+        let weight = self.plan.weight_of(id);
+        let lanes = self.kernels.isa.group_rows();
+        let data = self
+            .arena
+            .take(size)
+            .ok_or(ExecError::OutOfMemory { what: "packed weights", bytes: size as u64 })?;
+        let mut packed = PackedMatrix::new(weight.format, weight.rows, weight.cols, lanes, data);
+        let bytes = self.source.bytes(id).map_err(|why| weight_error(self.plan, id, why))?;
         let group_rows_bytes = lanes * weight.format.row_bytes(weight.cols).unwrap_or(0);
         let groups_per_task = (PACK_CHUNK / group_rows_bytes.max(1)).max(1);
         let mut groups: Vec<&mut [u8]> = packed.groups_mut().collect();
         let tasks: Vec<Mutex<&mut [&mut [u8]]>> =
             groups.chunks_mut(groups_per_task).map(Mutex::new).collect();
-        pool.run(tasks.len(), &|task, _| {
+        self.pool.run(tasks.len(), &|task, _| {
             let mut groups = tasks[task].lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let first = task * groups_per_task * group_rows_bytes;
             for (i, group) in groups.iter_mut().enumerate() {
@@ -129,23 +155,28 @@ impl Matrix {
                 let rows = &bytes[from..(from + group_rows_bytes).min(bytes.len())];
                 pack_group(weight.format, weight.cols, lanes, rows, group);
             }
-            source.release(id, first..(first + groups.len() * group_rows_bytes).min(bytes.len()));
+            self.source.release(id, first..(first + groups.len() * group_rows_bytes).min(bytes.len()));
         });
         drop(tasks);
         drop(groups);
+        // The pages that two tasks shared.
+        self.source.release(id, 0..bytes.len());
         Ok(Matrix::Packed(packed))
+    }
+
+    /// A vector of any format, decoded.
+    pub(crate) fn vector(&self, id: WeightId) -> Result<Vec<f32>, ExecError> {
+        let weight = self.plan.weight_of(id);
+        let bytes = self.source.bytes(id).map_err(|why| weight_error(self.plan, id, why))?;
+        let mut out = vec![0.0; weight.rows * weight.cols];
+        weight.format.decode(&bytes, &mut out);
+        Ok(out)
     }
 }
 
-/// A vector of any format, decoded.
-pub(crate) fn load_vector(
-    plan: &Plan,
-    id: WeightId,
-    source: &dyn WeightSource,
-) -> Result<Vec<f32>, ExecError> {
+/// Bytes of a weight's packed form; `None` where its kernel reads rows as the file has them.
+fn packed_bytes(plan: &Plan, id: WeightId, kernels: &Kernels) -> Option<usize> {
     let weight = plan.weight_of(id);
-    let bytes = source.bytes(id).map_err(|why| weight_error(plan, id, why))?;
-    let mut out = vec![0.0; weight.rows * weight.cols];
-    weight.format.decode(&bytes, &mut out);
-    Ok(out)
+    kernels.matmul(weight.format)?;
+    PackedMatrix::bytes(weight.format, weight.rows, weight.cols, kernels.isa.group_rows())
 }

@@ -5,6 +5,7 @@ use llamay_plan::{KV_PAGE, KvType, Nonlinearity, RopePairs};
 
 use super::*;
 use crate::math;
+use crate::memory::AlignedBytes;
 use crate::pack::{PackFormat, pack_group};
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
@@ -103,7 +104,9 @@ fn packed_product(
     x: &[f32],
 ) -> Vec<f32> {
     let lanes = kernels.isa.group_rows();
-    let mut packed = PackedMatrix::new(format, rows, k, lanes).expect("a small matrix");
+    let size = PackedMatrix::bytes(format, rows, k, lanes).expect("a packed format");
+    let data = AlignedBytes::zeroed(size).expect("a small matrix");
+    let mut packed = PackedMatrix::new(format, rows, k, lanes, data);
     let row_bytes = format.row_bytes(k).expect("whole blocks");
     for (group, rows) in packed.groups_mut().zip(bytes.chunks(lanes * row_bytes)) {
         pack_group(format, k, lanes, rows, group);
