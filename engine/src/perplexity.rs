@@ -19,6 +19,9 @@ pub struct Perplexity {
     pub tokens: usize,
 }
 
+/// Tokens whose logits are held at once: with a vocabulary of 262144 they take 64 MiB.
+const SCORED_AT_ONCE: usize = 64;
+
 /// Sums over the scored tokens.
 #[derive(Default)]
 struct Sums {
@@ -92,12 +95,15 @@ impl Model {
             let mut session = self.session();
             session.feed_with(&chunk[..first], Logits::None, cancel, &mut |_| {})?;
             // The last token's logits would score a token of the next chunk.
-            session.feed_with(&chunk[first..context - 1], Logits::All, cancel, &mut |_| {})?;
+            let scored = &chunk[first..context - 1];
+            for (tokens, targets) in scored.chunks(SCORED_AT_ONCE).zip(targets.chunks(SCORED_AT_ONCE)) {
+                session.feed_with(tokens, Logits::All, cancel, &mut |_| {})?;
+                for (logits, target) in session.logits().chunks_exact(self.n_vocab()).zip(targets) {
+                    sums.add(negative_log_likelihood(logits, *target));
+                }
+            }
             if cancel.is_cancelled() {
                 break;
-            }
-            for (logits, target) in session.logits().chunks_exact(self.n_vocab()).zip(targets) {
-                sums.add(negative_log_likelihood(logits, target));
             }
             let so_far = sums.perplexity(i + 1);
             progress(&so_far, n_chunks);
