@@ -75,6 +75,9 @@ unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(s: S, args: &MatAr
             let mut acc = [s.f_splat(0.0); C];
             for b in b..(b + span).min(n_blocks) {
                 let d = s.f_load_f16(scales.add(b * n_scales * lanes));
+                if C == 1 {
+                    super::prefetch_ahead(s, quants.add(b * block_bytes), block_bytes);
+                }
                 let q = unpack32::<S>(s, K::BITS, quants.add(b * block_bytes));
                 for c in 0..C {
                     let init = match K::OFFSET {

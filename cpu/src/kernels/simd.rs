@@ -33,6 +33,9 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// `LANES` floats are writable at `p`.
     unsafe fn f_store(self, p: *mut f32, x: Self::F);
 
+    /// Asks for the cache line at `p`, which may be any address.
+    fn prefetch(self, p: *const u8);
+
     // Integers.
     fn i_splat(self, x: i32) -> Self::I;
     fn i_and(self, a: Self::I, b: Self::I) -> Self::I;

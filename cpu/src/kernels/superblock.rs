@@ -72,6 +72,9 @@ unsafe fn tile_product<S: Simd, K: SuperKind, const C: usize>(s: S, args: &MatAr
             let mut acc = [s.f_splat(0.0); C];
             for b in b..(b + span).min(n_blocks) {
                 let block = quants.add(b * args.weights.block_bytes);
+                if C == 1 {
+                    super::prefetch_ahead(s, block, args.weights.block_bytes);
+                }
                 let (isum, msum) = integer_sums::<S, K, C>(s, block, &x, layout, b);
                 let d = s.f_load_f16(scales.add(b * n_scales * lanes));
                 for c in 0..C {

@@ -107,6 +107,10 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn prefetch(self, p: *const u8) {
+        op!(_mm_prefetch::<_MM_HINT_T0>(p.cast()))
+    }
+    #[inline(always)]
     fn i_splat(self, x: i32) -> __m256i {
         op!(_mm256_set1_epi32(x))
     }

@@ -65,6 +65,7 @@ impl Simd for Vnni256 {
         fn f_mul(a: __m256, b: __m256) -> __m256;
         fn f_fma(a: __m256, b: __m256, c: __m256) -> __m256;
         fn f_from_i(a: __m256i) -> __m256;
+        fn prefetch(p: *const u8) -> ();
         fn i_splat(x: i32) -> __m256i;
         fn i_and(a: __m256i, b: __m256i) -> __m256i;
         fn i_or(a: __m256i, b: __m256i) -> __m256i;
