@@ -59,8 +59,10 @@ fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
+#[inline(always)]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+    let Some(word) = bytes[at..].first_chunk() else { unreachable!("a block holds its words") };
+    u32::from_le_bytes(*word)
 }
 
 /// The four words of a 4-bit plane that the file already has in this order.
@@ -70,15 +72,24 @@ fn nibbles(bytes: &[u8], words: &mut [u32]) {
     }
 }
 
-/// The fifth bits: bit `k` of `high` belongs to weight `k`.
+/// The fifth bits, of which bit `k` of `high` belongs to weight `k`.
+///
+/// Bit `4s + i` goes to `8i + s`: the five bits of its number rotate by two, which is two inverse perfect shuffles
+/// (Warren, "Hacker's Delight", 7-2).
 fn fifth_bits(high: u32) -> u32 {
-    let mut word = 0;
-    for i in 0..4 {
-        for s in 0..8 {
-            word |= (high >> (4 * s + i) & 1) << (8 * i + s);
-        }
-    }
-    word
+    unshuffle(unshuffle(high))
+}
+
+/// Even bits to the lower half, odd bits to the upper.
+fn unshuffle(x: u32) -> u32 {
+    let swap = |x: u32, mask: u32, by: u32| {
+        let t = (x ^ (x >> by)) & mask;
+        x ^ t ^ (t << by)
+    };
+    let x = swap(x, 0x2222_2222, 1);
+    let x = swap(x, 0x0c0c_0c0c, 2);
+    let x = swap(x, 0x00f0_00f0, 4);
+    swap(x, 0x0000_ff00, 8)
 }
 
 fn split_q4_0(block: &[u8], out: &mut Block) {
@@ -105,8 +116,9 @@ fn split_q5_1(block: &[u8], out: &mut Block) {
 
 fn split_q8_0(block: &[u8], out: &mut Block) {
     out.scales[0] = u16_at(block, 0);
-    for j in 0..8 {
-        out.words[j] = u32_at(block, 2 + 4 * j) ^ 0x8080_8080;
+    let (words, _) = block[2..34].as_chunks::<4>();
+    for (to, word) in out.words.iter_mut().zip(words) {
+        *to = u32::from_le_bytes(*word) ^ 0x8080_8080;
     }
 }
 
@@ -262,8 +274,9 @@ pub(crate) fn pack_group(format: Format, k: usize, lanes: usize, rows: &[u8], ou
             for (i, p) in parts.pairs[..f.pairs].iter().enumerate() {
                 pairs[2 * (i * lanes + r)..][..2].copy_from_slice(p);
             }
-            for (i, w) in parts.words[..f.words].iter().enumerate() {
-                words[4 * (i * lanes + r)..][..4].copy_from_slice(&w.to_le_bytes());
+            let (words, _) = words.as_chunks_mut::<4>();
+            for (to, w) in words[r..].iter_mut().step_by(lanes).zip(&parts.words[..f.words]) {
+                *to = w.to_le_bytes();
             }
         }
     }

@@ -11,9 +11,12 @@ use crate::memory::Arena;
 use crate::pack::{PackedMatrix, pack_group};
 use crate::pool::Pool;
 
-/// Bytes that are packed in one task: large enough to hide the hand-off, small enough that a matrix of a small model
-/// still makes several tasks.
-const PACK_CHUNK: usize = 1 << 16;
+/// Bytes of a large matrix that are packed in one task. The file's pages go behind each, so that the pages of all tasks
+/// under way are a trifle beside the weights; letting go of fewer at once costs more than it saves, since every core has
+/// to hear of it.
+const PACK_CHUNK: usize = 2 << 20;
+/// The least that is worth a task of its own.
+const LEAST_CHUNK: usize = 1 << 16;
 
 /// A matrix, ready for its kernel.
 pub(crate) enum Matrix {
@@ -143,7 +146,9 @@ impl<'a> Loader<'a> {
         let mut packed = PackedMatrix::new(weight.format, weight.rows, weight.cols, lanes, data);
         let bytes = self.source.bytes(id).map_err(|why| weight_error(self.plan, id, why))?;
         let group_rows_bytes = lanes * weight.format.row_bytes(weight.cols).unwrap_or(0);
-        let groups_per_task = (PACK_CHUNK / group_rows_bytes.max(1)).max(1);
+        let share = bytes.len().div_ceil(4 * self.pool.threads());
+        let chunk = share.clamp(LEAST_CHUNK, PACK_CHUNK);
+        let groups_per_task = (chunk / group_rows_bytes.max(1)).max(1);
         let mut groups: Vec<&mut [u8]> = packed.groups_mut().collect();
         let tasks: Vec<Mutex<&mut [&mut [u8]]>> =
             groups.chunks_mut(groups_per_task).map(Mutex::new).collect();
@@ -155,11 +160,13 @@ impl<'a> Loader<'a> {
                 let rows = &bytes[from..(from + group_rows_bytes).min(bytes.len())];
                 pack_group(weight.format, weight.cols, lanes, rows, group);
             }
-            self.source.release(id, first..(first + groups.len() * group_rows_bytes).min(bytes.len()));
+            if chunk == PACK_CHUNK {
+                self.source.release(id, first..(first + groups.len() * group_rows_bytes).min(bytes.len()));
+            }
         });
         drop(tasks);
         drop(groups);
-        // The pages that two tasks shared.
+        // All of a small matrix, and of a large one the pages that two tasks shared.
         self.source.release(id, 0..bytes.len());
         Ok(Matrix::Packed(packed))
     }

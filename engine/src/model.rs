@@ -38,6 +38,8 @@ pub(crate) struct Inner {
 pub(crate) struct State {
     pub(crate) executor: Box<dyn Executor>,
     pub(crate) pages: Pages,
+    /// Logits of the last call; kept, since a fresh buffer of that size costs page faults for every token.
+    pub(crate) logits: Vec<f32>,
 }
 
 /// What a model takes, in bytes.
@@ -95,7 +97,7 @@ impl Model {
             context,
             batch: options.batch.unwrap_or(DEFAULT_BATCH).max(1),
             kv: options.kv,
-            state: Mutex::new(State { executor, pages: Pages::default() }),
+            state: Mutex::new(State { executor, pages: Pages::default(), logits: Vec::new() }),
         };
         Ok(Model { inner: Arc::new(inner) })
     }

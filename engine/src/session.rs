@@ -227,12 +227,9 @@ impl Model {
         if tokens.is_empty() {
             return Ok(());
         }
-        let mut logits = Vec::new();
-        {
-            let tables: Vec<&[PageId]> = feeds.iter().map(|f| f.session.pages.as_slice()).collect();
-            state.executor.forward(Batch { tokens: &tokens, tables: &tables }, &mut logits)?;
-        }
-        drop(state);
+        let tables: Vec<&[PageId]> = feeds.iter().map(|f| f.session.pages.as_slice()).collect();
+        let State { executor, logits, .. } = &mut *state;
+        executor.forward(Batch { tokens: &tokens, tables: &tables }, logits)?;
         let mut rows = logits.as_slice();
         for feed in feeds {
             feed.session.tokens.extend_from_slice(feed.tokens);
