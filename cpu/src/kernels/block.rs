@@ -45,13 +45,16 @@ kinds! {
 /// As for [`super::MatFn`].
 #[inline(always)]
 pub(crate) unsafe fn matmul<S: Simd, K: BlockKind, const COLS: usize>(s: S, args: &MatArgs<'_>) {
-    // SAFETY: the tiles that `for_each_tile` gives lie within `args`.
-    unsafe {
-        for_each_tile::<COLS>(args, |tile| match tile.n_cols {
-            n if n == COLS => tile_product::<S, K, COLS>(s, args, tile),
-            _ => tile_product::<S, K, 1>(s, args, tile),
-        });
-    }
+    for_each_tile!(args, COLS, |tile| {
+        // SAFETY: the tile lies within `args`; the rest is passed on to the caller.
+        unsafe {
+            if tile.n_cols == COLS {
+                tile_product::<S, K, COLS>(s, args, tile);
+            } else {
+                tile_product::<S, K, 1>(s, args, tile);
+            }
+        }
+    });
 }
 
 /// One group of rows times `C` columns.

@@ -150,22 +150,30 @@ struct Tile {
     n_cols: usize,
 }
 
-/// Walks the tiles of `args`: panels of columns that stay in L2, in each panel the groups (a group's weights stay in L1),
-/// in each group `COLS` columns at a time, the rest one by one.
-#[inline(always)]
-fn for_each_tile<const COLS: usize>(args: &MatArgs<'_>, mut tile: impl FnMut(Tile)) {
-    for panel in (0..args.n_cols).step_by(PANEL) {
-        let end = (panel + PANEL).min(args.n_cols);
-        for group in args.groups.clone() {
-            let mut col = panel;
-            while col < end {
-                let n_cols = if end - col >= COLS { COLS } else { 1 };
-                tile(Tile { group, col, n_cols });
-                col += n_cols;
+/// Runs `$body` for each tile of a product: panels of columns that stay in L2, in each panel the groups (a group's weights
+/// stay in L1), in each group `$cols` columns at a time, the rest one by one.
+///
+/// A macro and not a function that takes a closure: a closure that is not inlined has none of its caller's target
+/// features, and every intrinsic in it becomes a call.
+#[cfg(target_arch = "x86_64")]
+macro_rules! for_each_tile {
+    ($args:ident, $cols:ident, |$tile:ident| $body:expr) => {
+        for panel in (0..$args.n_cols).step_by($crate::kernels::PANEL) {
+            let end = (panel + $crate::kernels::PANEL).min($args.n_cols);
+            for group in $args.groups.clone() {
+                let mut col = panel;
+                while col < end {
+                    let n_cols = if end - col >= $cols { $cols } else { 1 };
+                    let $tile = $crate::kernels::Tile { group, col, n_cols };
+                    $body;
+                    col += n_cols;
+                }
             }
         }
-    }
+    };
 }
+#[cfg(target_arch = "x86_64")]
+use for_each_tile;
 
 impl MatArgs<'_> {
     /// The record of a column.
