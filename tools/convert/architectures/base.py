@@ -1,0 +1,183 @@
+"""What architectures share: the decoder's usual keys and tables, which a module adjusts."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hf_config import Config, ConvertError
+from mapping import Rename, Table, plus_one
+
+# Parameters that are computed from the configuration, and that old checkpoints carry nonetheless.
+COMPUTED = ("rotary_emb.inv_freq", "attn.masked_bias", "attention.masked_bias")
+
+
+class Architecture:
+    """One GGUF architecture. A subclass states what differs from a pre-norm decoder with RMS norms and rotary embeddings."""
+
+    # `general.architecture`.
+    name = ""
+    # The `model_type`s of config.json that are converted to it.
+    model_types: tuple[str, ...] = ()
+    # What config.json may leave out.
+    defaults: dict[str, Any] = {}
+    # Whether the head is the embedding where config.json does not say.
+    tied = False
+    # The names before those of the tables, as one of them or none may stand before a parameter.
+    prefixes = ("model.",)
+    # The list of layers within the model.
+    layers = "layers"
+    # What may stand before a text model's parameters in a checkpoint that has others too, and those others.
+    text_prefixes: tuple[str, ...] = ()
+    dropped_prefixes: tuple[str, ...] = ()
+    # Kinds of rotary scaling that the keys can express.
+    rope_types: tuple[str, ...] = ("default", "linear", "yarn")
+
+    def __init__(self, config: dict[str, Any]):
+        self.config = Config(config, self.defaults)
+        self.check()
+
+    # Sizes.
+
+    @property
+    def n_layer(self) -> int:
+        return self.config.int("num_hidden_layers", "n_layer")
+
+    @property
+    def n_embd(self) -> int:
+        return self.config.int("hidden_size", "n_embd")
+
+    @property
+    def n_head(self) -> int:
+        return self.config.int("num_attention_heads", "n_head")
+
+    @property
+    def n_head_kv(self) -> int:
+        if self.config.get("num_key_value_heads") is None:
+            return self.n_head
+        return self.config.int("num_key_value_heads")
+
+    @property
+    def head_dim(self) -> int:
+        if self.config.get("head_dim") is not None:
+            return self.config.int("head_dim")
+        if self.n_embd % self.n_head:
+            raise ConvertError(f"{self.n_head} heads do not divide the hidden size {self.n_embd}")
+        return self.n_embd // self.n_head
+
+    @property
+    def n_rot(self) -> int:
+        """Elements of a head that rotate."""
+        factor = self.config.rope().get("partial_rotary_factor")
+        return self.head_dim if factor is None else int(self.head_dim * factor)
+
+    # What a subclass adjusts.
+
+    def check(self) -> None:
+        """Refuses configurations that the keys cannot express."""
+
+    def keys(self) -> dict[str, Any]:
+        """The model's keys, without the architecture's name before them."""
+        return {
+            **self.size_keys(),
+            **self.head_keys(),
+            "attention.layer_norm_rms_epsilon": self.config.float("rms_norm_eps"),
+            **self.rope_keys(),
+        }
+
+    def model(self) -> Table:
+        """The rules of parameters outside of layers."""
+        return {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output"}
+
+    def layer(self) -> Table:
+        """The rules of a layer's parameters."""
+        return {
+            "input_layernorm": "attn_norm",
+            "self_attn.q_proj": "attn_q",
+            "self_attn.k_proj": "attn_k",
+            "self_attn.v_proj": "attn_v",
+            "self_attn.o_proj": "attn_output",
+            "post_attention_layernorm": "ffn_norm",
+            "mlp.gate_proj": "ffn_gate",
+            "mlp.up_proj": "ffn_up",
+            "mlp.down_proj": "ffn_down",
+        }
+
+    def constants(self) -> dict[str, np.ndarray]:
+        """Tensors that are computed from the configuration."""
+        return {}
+
+    # Parts of `keys`.
+
+    def size_keys(self) -> dict[str, Any]:
+        return {
+            "vocab_size": self.config.int("vocab_size"),
+            "context_length": self.config.int("max_position_embeddings", "n_positions", "n_ctx"),
+            "embedding_length": self.n_embd,
+            "block_count": self.n_layer,
+            "feed_forward_length": self.config.int("intermediate_size", "n_inner"),
+        }
+
+    def head_keys(self) -> dict[str, Any]:
+        keys = {"attention.head_count": self.n_head, "attention.head_count_kv": self.n_head_kv}
+        if self.config.get("head_dim") is not None:
+            keys |= {"attention.key_length": self.head_dim, "attention.value_length": self.head_dim}
+        return keys
+
+    def rope_keys(self) -> dict[str, Any]:
+        """Base, width and scaling of the rotary embedding."""
+        rope = self.config.rope()
+        keys: dict[str, Any] = {"rope.dimension_count": self.n_rot}
+        if rope["rope_theta"] is not None:
+            keys["rope.freq_base"] = float(rope["rope_theta"])
+        kind = rope["rope_type"]
+        if kind not in self.rope_types:
+            raise ConvertError(f"rotary scaling of the kind {kind!r} cannot be expressed in {self.name} files")
+        if kind == "linear":
+            keys |= {"rope.scaling.type": "linear", "rope.scaling.factor": float(_of(rope, "factor"))}
+        if kind == "yarn":
+            keys |= self.yarn_keys(rope)
+        return keys
+
+    def yarn_keys(self, rope: dict[str, Any]) -> dict[str, Any]:
+        """YaRN. The factor of the embedding is only written where it is not the usual `0.1 ln(factor) + 1`."""
+        factor = float(_of(rope, "factor"))
+        original = rope.get("original_max_position_embeddings") or self.config.int("max_position_embeddings")
+        keys = {
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": factor,
+            "rope.scaling.original_context_length": int(original),
+        }
+        for key in ("beta_fast", "beta_slow"):
+            if rope.get(key) is not None:
+                keys[f"rope.scaling.yarn_{key}"] = float(rope[key])
+        usual = 0.1 * math.log(factor) + 1.0 if factor > 1.0 else 1.0
+        wanted = _yarn_attention_factor(rope, factor)
+        if abs(wanted - usual) > 1e-6:
+            # Readers multiply this with the usual factor.
+            keys["rope.scaling.attn_factor"] = wanted / usual
+        return keys
+
+    def with_plus_one(self, table: Table) -> Table:
+        """The table, with all its plain norms scaled by `1 + w`."""
+        return {
+            key: Rename(to, plus_one) if isinstance(to, str) and to.endswith("norm") else to
+            for key, to in table.items()
+        }
+
+
+def _of(rope: dict[str, Any], key: str) -> Any:
+    if rope.get(key) is None:
+        raise ConvertError(f"the rotary scaling in config.json lacks {key}")
+    return rope[key]
+
+
+def _yarn_attention_factor(rope: dict[str, Any], factor: float) -> float:
+    def scale(mscale: float) -> float:
+        return 0.1 * mscale * math.log(factor) + 1.0 if factor > 1.0 else 1.0
+
+    if rope.get("attention_factor") is not None:
+        return float(rope["attention_factor"])
+    if rope.get("mscale") and rope.get("mscale_all_dim"):
+        return scale(rope["mscale"]) / scale(rope["mscale_all_dim"])
+    return scale(1.0)
