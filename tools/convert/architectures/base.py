@@ -32,9 +32,16 @@ class Architecture:
     dropped_prefixes: tuple[str, ...] = ()
     # Kinds of rotary scaling that the keys can express.
     rope_types: tuple[str, ...] = ("default", "linear", "yarn")
+    # Whether the ends of YaRN's ramp are rounded to whole pairs; files do not say.
+    truncated_yarn = True
+    # The `quant_method`s of checkpoints that are understood.
+    quantizations: tuple[str, ...] = ()
 
     def __init__(self, config: dict[str, Any]):
         self.config = Config(config, self.defaults)
+        method = self.config.get("quantization_config", default={}).get("quant_method")
+        if method is not None and method not in self.quantizations:
+            raise ConvertError(f"a checkpoint that is quantized by {method} cannot be converted; take the original one")
         self.check()
 
     # Sizes.
@@ -141,6 +148,8 @@ class Architecture:
 
     def yarn_keys(self, rope: dict[str, Any]) -> dict[str, Any]:
         """YaRN. The factor of the embedding is only written where it is not the usual `0.1 ln(factor) + 1`."""
+        if rope.get("truncate", True) != self.truncated_yarn:
+            raise ConvertError(f"YaRN with truncate = {rope.get('truncate')} cannot be expressed in {self.name} files")
         factor = float(_of(rope, "factor"))
         original = rope.get("original_max_position_embeddings") or self.config.int("max_position_embeddings")
         keys = {

@@ -1,0 +1,63 @@
+"""OLMo 2 and 3 (norms behind each part, and over the whole of q and k; windows in the latter) and OLMoE."""
+
+from typing import Any
+
+from hf_config import ConvertError
+from mapping import Table
+
+from .base import Architecture
+from .experts import expert_keys, n_expert, swiglu_experts
+
+QK_NORMS: Table = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
+
+
+class Olmo2(Architecture):
+    name = "olmo2"
+    model_types = ("olmo2", "olmo3")
+    defaults = {"rms_norm_eps": 1e-5, "rope_theta": 500000.0, "max_position_embeddings": 2048}
+
+    def check(self) -> None:
+        self.config.only("hidden_act", "silu")
+        self.config.only("attention_bias", False)
+        windowed = self.config.rope("sliding_attention")
+        nested = "sliding_attention" in (self.config.get("rope_parameters") or {})
+        if nested and windowed["rope_type"] != "default":
+            raise ConvertError("rotary scaling in layers with a window cannot be expressed in olmo2 files")
+
+    def keys(self) -> dict[str, Any]:
+        keys = super().keys()
+        if self.config.get("model_type") == "olmo3" and self.config.get("sliding_window"):
+            types = self.config.get("layer_types")
+            types = types or ["sliding_attention" if (i + 1) % 4 else "full_attention" for i in range(self.n_layer)]
+            keys["attention.sliding_window"] = self.config.int("sliding_window")
+            keys["attention.sliding_window_pattern"] = [kind == "sliding_attention" for kind in types]
+        return keys
+
+    def layer(self) -> Table:
+        table = super().layer() | QK_NORMS | {
+            "post_attention_layernorm": "post_attention_norm",
+            "post_feedforward_layernorm": "post_ffw_norm",
+        }
+        del table["input_layernorm"]
+        return table
+
+
+class Olmoe(Architecture):
+    name = "olmoe"
+    model_types = ("olmoe",)
+    defaults = {
+        "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": 4096,
+        "num_experts": 64, "num_experts_per_tok": 8,
+    }
+
+    def check(self) -> None:
+        self.config.only("hidden_act", "silu")
+        self.config.only("attention_bias", False)
+        self.config.only("clip_qkv")
+        self.config.only("norm_topk_prob", False)
+
+    def keys(self) -> dict[str, Any]:
+        return super().keys() | expert_keys(n_expert(self.config), self.config.int("num_experts_per_tok"))
+
+    def layer(self) -> Table:
+        return super().layer() | QK_NORMS | swiglu_experts(n_expert(self.config))

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""A developer's check: tiny random models, converted, give llama.cpp the logits that transformers computes.
+
+    python check.py make FOLDER [NAME ...]   # with torch and transformers: models to GGUF, and their logits
+    python check.py peer FOLDER [NAME ...]   # with llama-cpp-python: evaluates them and prints the differences
+
+The two steps are apart because the packages seldom are in one environment. Without names, all models are taken.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+import numpy as np
+
+N_VOCAB, TOKENS = 320, 48
+SIZES = {
+    "vocab_size": N_VOCAB, "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "intermediate_size": 384, "max_position_embeddings": 512, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+    "tie_word_embeddings": False,
+}
+GPT2 = {"vocab_size": N_VOCAB, "n_embd": 256, "n_layer": 3, "n_head": 4, "n_positions": 512, "bos_token_id": 1, "eos_token_id": 2}
+EXPERTS = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 128, "norm_topk_prob": True}
+LOCAL_EXPERTS = {"num_local_experts": 8, "num_experts_per_tok": 2}
+ROUTED = {
+    "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 128, "n_shared_experts": 1,
+    "first_k_dense_replace": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.5, "head_dim": 64,
+}
+
+
+def rope(kind="default", theta=10000.0, **more):
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": theta, **more}}
+
+
+YARN = {"factor": 4.0, "original_max_position_embeddings": 128}
+LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+LONG = {"long_factor": [1.5 + 0.1 * i for i in range(32)], "short_factor": [1.0 + 0.05 * i for i in range(32)]}
+# Name: model_type, configuration. A window of 512 takes part in nothing, as some readers ignore it.
+MODELS = {
+    "llama": ("llama", SIZES | rope()),
+    "llama-bias": ("llama", SIZES | rope() | {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}),
+    "llama-3.1": ("llama", SIZES | rope("llama3", 500000.0, **LLAMA3)),
+    "llama-linear": ("llama", SIZES | rope("linear", factor=4.0) | {"head_dim": 32}),
+    "llama-yarn": ("llama", SIZES | rope("yarn", **YARN)),
+    "llama-yarn-factor": ("llama", SIZES | rope("yarn", **YARN, attention_factor=1.5)),
+    "mistral": ("mistral", SIZES | rope() | {"sliding_window": 512}),
+    "mixtral": ("mixtral", SIZES | rope() | LOCAL_EXPERTS),
+    "qwen2": ("qwen2", SIZES | rope(theta=1e6)),
+    "qwen3": ("qwen3", SIZES | rope(theta=1e6)),
+    "qwen2moe": ("qwen2_moe", SIZES | rope() | EXPERTS | {"shared_expert_intermediate_size": 256, "norm_topk_prob": False}),
+    "qwen3moe": ("qwen3_moe", SIZES | rope() | EXPERTS | {"head_dim": 64}),
+    "gemma": ("gemma", SIZES | rope() | {"head_dim": 64, "tie_word_embeddings": True}),
+    "gemma2": (
+        "gemma2",
+        SIZES | rope() | {"head_dim": 64, "sliding_window": 8, "query_pre_attn_scalar": 64, "tie_word_embeddings": True},
+    ),
+    "gemma3": (
+        "gemma3_text",
+        SIZES | {
+            "head_dim": 64, "sliding_window": 8, "query_pre_attn_scalar": 64, "num_hidden_layers": 7,
+            "tie_word_embeddings": True, "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+            },
+        },
+    ),
+    "gpt2": ("gpt2", GPT2),
+    "phi2": ("phi", SIZES | rope(partial_rotary_factor=0.5) | {"num_key_value_heads": 4, "intermediate_size": 1024}),
+    "phi3": ("phi3", SIZES | rope() | {"sliding_window": 512}),
+    "phi3-long": (
+        "phi3",
+        SIZES | rope("longrope", **LONG, original_max_position_embeddings=256)
+        | {"original_max_position_embeddings": 256, "tie_word_embeddings": True},
+    ),
+    "stablelm": ("stablelm", SIZES | rope(partial_rotary_factor=0.25) | {"use_qkv_bias": True}),
+    "stablelm-12b": (
+        "stablelm", SIZES | rope(partial_rotary_factor=0.25) | {"qk_layernorm": True, "use_parallel_residual": True},
+    ),
+    "falcon-7b": ("falcon", SIZES | rope() | {"new_decoder_architecture": False, "multi_query": True}),
+    "falcon-40b": ("falcon", SIZES | rope() | {"new_decoder_architecture": True, "num_kv_heads": 2}),
+    "gptneox": ("gpt_neox", SIZES | rope(partial_rotary_factor=0.25)),
+    "gptneox-serial": ("gpt_neox", SIZES | rope(partial_rotary_factor=0.25) | {"use_parallel_residual": False}),
+    "gpt-oss": (
+        "gpt_oss",
+        SIZES | rope("yarn", 150000.0, factor=32.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                     original_max_position_embeddings=16)
+        | LOCAL_EXPERTS | {"head_dim": 64, "sliding_window": 8},
+    ),
+    "olmo2": ("olmo2", SIZES | rope(theta=5e5)),
+    "olmo3": ("olmo3", SIZES | rope(theta=5e5) | {"sliding_window": 8, "num_hidden_layers": 5}),
+    "olmoe": ("olmoe", SIZES | rope() | LOCAL_EXPERTS | {"norm_topk_prob": False}),
+    "granite": (
+        "granite",
+        SIZES | rope() | {"embedding_multiplier": 6.0, "logits_scaling": 4.0, "residual_multiplier": 0.4,
+                          "attention_multiplier": 0.1},
+    ),
+    "granitemoe": (
+        "granitemoe",
+        SIZES | rope() | LOCAL_EXPERTS | {"embedding_multiplier": 6.0, "logits_scaling": 4.0, "residual_multiplier": 0.4,
+                                          "attention_multiplier": 0.1},
+    ),
+    "granitemoeshared": (
+        "granitemoeshared", SIZES | rope() | LOCAL_EXPERTS | {"shared_intermediate_size": 256, "attention_multiplier": 0.1},
+    ),
+    "smollm3": ("smollm3", SIZES | rope(theta=2e6) | {"num_hidden_layers": 5}),
+    "starcoder": ("gpt_bigcode", GPT2 | {"multi_query": True}),
+    "starcoder2": ("starcoder2", SIZES | rope()),
+    "command-r": ("cohere", SIZES | rope() | {"tie_word_embeddings": True, "logit_scale": 0.25}),
+    "command-r-plus": ("cohere", SIZES | rope() | {"tie_word_embeddings": True, "use_qk_norm": True}),
+    "cohere2": (
+        "cohere2", SIZES | rope() | {"tie_word_embeddings": True, "sliding_window": 8, "num_hidden_layers": 5},
+    ),
+    "nemotron": ("nemotron", SIZES | rope(partial_rotary_factor=0.5)),
+    "ernie4_5": ("ernie4_5", SIZES | rope(theta=5e5) | {"head_dim": 64}),
+    "ernie4_5-moe": (
+        "ernie4_5_moe",
+        SIZES | rope(theta=5e5) | {"head_dim": 64, "moe_num_experts": 8, "moe_k": 2, "moe_intermediate_size": 128,
+                                   "moe_num_shared_experts": 2},
+    ),
+    "hunyuan-dense": ("hunyuan_v1_dense", SIZES | rope("dynamic", alpha=50.0, factor=1.0) | {"head_dim": 64}),
+    "hunyuan-moe": ("hunyuan_v1_moe", SIZES | rope() | {"num_experts": 8, "moe_topk": 2, "head_dim": 64}),
+    "arcee": ("arcee", SIZES | rope()),
+    "seed_oss": ("seed_oss", SIZES | rope() | {"head_dim": 32}),
+    "glm4": ("glm4", SIZES | rope(partial_rotary_factor=0.5) | {"head_dim": 64}),
+    "glm4moe": ("glm4_moe", SIZES | rope(partial_rotary_factor=0.5) | ROUTED | {"use_qk_norm": True}),
+    "dots1": ("dots1", SIZES | rope() | ROUTED),
+    "mistral3": (
+        "ministral3",
+        SIZES | rope("yarn", 1e6, factor=4.0, original_max_position_embeddings=16, beta_fast=32.0, beta_slow=1.0,
+                     mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1) | {"head_dim": 64},
+    ),
+    "exaone4": ("exaone4", SIZES | rope(theta=1e6) | {"sliding_window": None}),
+}
+
+
+def vocabulary() -> dict:
+    """A made-up vocabulary of N_VOCAB tokens."""
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256))]
+    tokens += [chr(0x4E00 + i) for i in range(N_VOCAB - len(tokens))]
+    return {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.scores": [-float(i) for i in range(N_VOCAB)],
+        "tokenizer.ggml.token_type": [2, 3, 3] + [6] * 256 + [1] * (N_VOCAB - 259),
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+    }
+
+
+def random_weights(model, torch) -> None:
+    """Weights that let no part go unnoticed: matrices of 0.08, norms around 1, biases that are not 0."""
+    generator = torch.Generator().manual_seed(1)
+    for name, w in model.state_dict().items():
+        if not w.is_floating_point():
+            continue
+        noise = torch.randn(w.shape, generator=generator)
+        norm = "norm" in name or ".ln_" in name
+        w.copy_(w + 0.2 * noise if norm else noise * (0.08 if w.ndim > 1 else 0.2))
+    model.tie_weights()
+
+
+def make(folder: pathlib.Path, names: list[str]) -> None:
+    """Writes NAME.gguf and NAME.npz for each model."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    import convert
+    import gguf_file
+
+    tokens = np.random.default_rng(1).integers(3, N_VOCAB, TOKENS)
+    for name in names:
+        kind, values = MODELS[name]
+        hf = AutoConfig.for_model(kind, **values)
+        hf._attn_implementation = "eager"
+        with torch.no_grad():
+            model = AutoModelForCausalLM.from_config(hf).eval().float()
+            random_weights(model, torch)
+            logits = model(input_ids=torch.from_numpy(tokens)[None], use_cache=False).logits[0].numpy()
+        config = json.loads(hf.to_json_string(use_diff=False))
+        state = [(key, value.float().numpy()) for key, value in model.state_dict().items()]
+        made = list(convert.constants(config).items()) + list(convert.tensors(config, state))
+        out = gguf_file.Output(folder / f"{name}.gguf", convert.hyperparameters(config)["general.architecture"])
+        out.metadata(convert.hyperparameters(config) | vocabulary())
+        for tensor, w in made:
+            out.declare(tensor, w, gguf_file.Format.F32)
+        out.write(made)
+        np.savez(folder / f"{name}.npz", tokens=tokens, logits=logits)
+        print(f"{name}: {len(made)} tensors, logits up to {np.abs(logits).max():.1f}", flush=True)
+
+
+def peer(folder: pathlib.Path, names: list[str]) -> None:
+    """Evaluates each NAME.gguf with an f32 cache, all tokens in one batch, and compares."""
+    import llama_cpp
+
+    for name in names:
+        wanted = np.load(folder / f"{name}.npz")
+        try:
+            llm = llama_cpp.Llama(
+                str(folder / f"{name}.gguf"), n_ctx=64, n_batch=64, logits_all=True, verbose=False,
+                type_k=llama_cpp.GGML_TYPE_F32, type_v=llama_cpp.GGML_TYPE_F32, swa_full=True, n_threads=1,
+            )
+            llm.eval([int(t) for t in wanted["tokens"]])
+        except Exception as e:
+            print(f"{name}: not loaded: {e}", flush=True)
+            continue
+        got, logits = np.array(llm.scores[:TOKENS]), wanted["logits"]
+        apart = np.abs(got - logits).max() / np.abs(logits).max()
+        same = (got.argmax(1) == logits.argmax(1)).mean()
+        print(f"{name}: {apart:.1e} of the greatest logit apart, {same:.0%} same top token", flush=True)
+        llm.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("step", choices=["make", "peer"])
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("names", nargs="*")
+    args = parser.parse_args()
+    unknown = [name for name in args.names if name not in MODELS]
+    if unknown:
+        sys.exit(f"no model is called {unknown[0]}")
+    args.folder.mkdir(parents=True, exist_ok=True)
+    {"make": make, "peer": peer}[args.step](args.folder, args.names or list(MODELS))
+
+
+if __name__ == "__main__":
+    main()
