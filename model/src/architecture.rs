@@ -2,7 +2,7 @@
 
 use llamay_gguf::Gguf;
 
-use crate::{Loaded, ModelError, gemma3, llama};
+use crate::{File, Loaded, ModelError, gemma3, llama};
 
 /// One architecture.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub struct Architecture {
     /// Models that come as this architecture, for people.
     pub models: &'static str,
     /// Writes the plan of a file.
-    pub(crate) build: fn(&Gguf) -> Result<Loaded, ModelError>,
+    pub(crate) build: fn(File<'_>) -> Result<Loaded, ModelError>,
 }
 
 /// Every architecture, by name.

@@ -1,11 +1,17 @@
 //! Writing a plan step by step: each method finds and checks the tensors of its step.
 
+mod experts;
+
+pub(crate) use experts::Mixture;
+
 use llamay_gguf::Gguf;
-use llamay_plan::{KvLayer, Nonlinearity, Op, Plan, Projection, Rope, RopeId, SlotId};
+use llamay_plan::{
+    Gating, Index, KvLayer, Nonlinearity, Op, Plan, Projection, Rope, RopeId, Rows, SlotId, WeightId,
+};
 
 use crate::config::Config;
 use crate::tensors::Tensors;
-use crate::{Loaded, ModelError};
+use crate::{File, Loaded, ModelError};
 
 /// Entries of a vocabulary; token ids are `u32`, and no model has a hundredth of this.
 const MOST_VOCAB: u64 = 1 << 28;
@@ -34,8 +40,29 @@ pub(crate) struct LayerSlots {
     pub(crate) ffn_down: SlotId,
 }
 
+/// What a layer's attention asks for beside its queries, keys and values.
+#[derive(Clone, Copy)]
+pub(crate) struct Attention {
+    /// The factor of every score.
+    pub(crate) scale: f32,
+    /// Positions that a token sees, itself among them; `None` for all.
+    pub(crate) window: Option<u32>,
+    /// The bound of scores.
+    pub(crate) softcap: Option<f32>,
+    /// Whether each head has a sink, `attn_sinks.weight`.
+    pub(crate) sinks: bool,
+}
+
+impl Attention {
+    /// Plain attention over all positions.
+    pub(crate) fn scaled(scale: f32) -> Attention {
+        Attention { scale, window: None, softcap: None, sinks: false }
+    }
+}
+
 impl<'a> Builder<'a> {
-    pub(crate) fn new(gguf: &'a Gguf, config: Config) -> Builder<'a> {
+    pub(crate) fn new(file: File<'a>, config: Config) -> Builder<'a> {
+        let gguf = file.gguf;
         let plan = Plan {
             architecture: config.architecture.to_owned(),
             n_layer: config.n_layer,
@@ -50,19 +77,23 @@ impl<'a> Builder<'a> {
     pub(crate) fn layer_slots(&mut self) -> LayerSlots {
         let c = &self.config;
         let (n_embd, n_ff, n_q, n_kv) = (c.n_embd, c.n_ff, c.n_head * c.head_dim, c.n_head_kv * c.head_dim);
-        let mut slot = |name, width| self.plan.slot(name, width);
         LayerSlots {
-            attn_norm: slot("attn_norm", n_embd),
-            q: slot("attn_q", n_q),
-            k: slot("attn_k", n_kv),
-            v: slot("attn_v", n_kv),
-            attn: slot("attn", n_q),
-            attn_output: slot("attn_output", n_embd),
-            ffn_norm: slot("ffn_norm", n_embd),
-            ffn_gate: slot("ffn_gate", n_ff),
-            ffn_up: slot("ffn_up", n_ff),
-            ffn_down: slot("ffn_down", n_embd),
+            attn_norm: self.slot("attn_norm", n_embd),
+            q: self.slot("attn_q", n_q),
+            k: self.slot("attn_k", n_kv),
+            v: self.slot("attn_v", n_kv),
+            attn: self.slot("attn", n_q),
+            attn_output: self.slot("attn_output", n_embd),
+            ffn_norm: self.slot("ffn_norm", n_embd),
+            ffn_gate: self.slot("ffn_gate", n_ff),
+            ffn_up: self.slot("ffn_up", n_ff),
+            ffn_down: self.slot("ffn_down", n_embd),
         }
+    }
+
+    /// Adds a slot, for what only some architectures have.
+    pub(crate) fn slot(&mut self, name: &'static str, width: usize) -> SlotId {
+        self.plan.slot(name, width)
     }
 
     /// Adds a rotary table.
@@ -107,39 +138,111 @@ impl<'a> Builder<'a> {
         self.plan.n_vocab = weight.rows;
         let weight = self.plan.weight(weight);
         let out = self.plan.slot("residual", self.config.n_embd);
-        self.push(Op::Embed { weight, out, scale });
+        self.push(Op::Embed { weight, index: Index::Token, out, scale });
         Ok(out)
     }
 
-    /// Normalises a row by the vector `{stem}.weight`, in `heads` equal parts.
-    pub(crate) fn rms_norm(
-        &mut self,
-        stem: &str,
-        x: SlotId,
-        heads: usize,
-        out: SlotId,
-    ) -> Result<(), ModelError> {
-        let len = self.plan.slot_of(x).width / heads;
-        let weight = self.tensors.vector(&self.tensor_name(stem, "weight"), len)?;
+    /// Adds the learned embedding of each token's position, `position_embd`, to `x`.
+    pub(crate) fn add_positions(&mut self, x: SlotId) -> Result<(), ModelError> {
+        let name = self.tensor_name("position_embd", "weight");
+        let rows = self.config.n_ctx_train as usize;
+        let weight = self.tensors.matrix(&name, rows, self.config.n_embd)?;
         let weight = self.plan.weight(weight);
-        self.push(Op::RmsNorm { x, weight, eps: self.config.eps, heads, out });
+        let out = self.slot("position_embd", self.config.n_embd);
+        self.push(Op::Embed { weight, index: Index::Position, out, scale: 1.0 });
+        self.add(x, out);
         Ok(())
+    }
+
+    /// Whether the file has the tensor `{stem}.{kind}` of this layer.
+    pub(crate) fn has(&self, stem: &str, kind: &str) -> bool {
+        self.gguf.tensor(&self.tensor_name(stem, kind)).is_some()
+    }
+
+    /// Normalises a row by the vector `{stem}.weight` and, if there is one, `{stem}.bias`.
+    pub(crate) fn norm(&mut self, stem: &str, x: SlotId, out: SlotId) -> Result<(), ModelError> {
+        self.norm_of_heads(stem, x, 1, out)
+    }
+
+    /// Normalises each head of the queries by `attn_q_norm` and of the keys by `attn_k_norm`.
+    pub(crate) fn head_norms(&mut self, s: LayerSlots) -> Result<(), ModelError> {
+        let Config { n_head, n_head_kv, .. } = self.config;
+        self.norm_of_heads("attn_q_norm", s.q, n_head, s.q)?;
+        self.norm_of_heads("attn_k_norm", s.k, n_head_kv, s.k)
+    }
+
+    /// Normalises a row in `heads` equal parts, which share the weight or have one each.
+    fn norm_of_heads(&mut self, stem: &str, x: SlotId, heads: usize, out: SlotId) -> Result<(), ModelError> {
+        let len = self.plan.slot_of(x).width / heads;
+        let (weight, bias) = (self.tensor_name(stem, "weight"), self.tensor_name(stem, "bias"));
+        let weight = match self.tensors.need(&weight)?.dims.as_slice() {
+            [_, rows, ..] if *rows > 1 => self.tensors.matrix(&weight, heads, len)?,
+            _ => self.tensors.vector(&weight, len)?,
+        };
+        let weight = Some(self.plan.weight(weight));
+        let bias = self.tensors.optional_vector(&bias, len)?.map(|b| self.plan.weight(b));
+        let (kind, eps) = (self.config.norm, self.config.eps);
+        self.push(Op::Norm { x, kind, weight, bias, eps, heads, out });
+        Ok(())
+    }
+
+    /// Normalises a row without any weights.
+    pub(crate) fn plain_norm(&mut self, x: SlotId, out: SlotId) {
+        let (kind, eps) = (self.config.norm, self.config.eps);
+        self.push(Op::Norm { x, kind, weight: None, bias: None, eps, heads: 1, out });
     }
 
     /// Multiplies `x` by the matrices `{stem}.weight`, each with its `{stem}.bias` if there is one.
     pub(crate) fn linear(&mut self, x: SlotId, outputs: &[(&str, SlotId)]) -> Result<(), ModelError> {
-        let cols = self.plan.slot_of(x).width;
         let mut projections = Vec::with_capacity(outputs.len());
         for &(stem, out) in outputs {
-            let rows = self.plan.slot_of(out).width;
-            let weight = self.tensors.matrix(&self.tensor_name(stem, "weight"), rows, cols)?;
-            let bias = self.tensors.optional_vector(&self.tensor_name(stem, "bias"), rows)?;
-            let weight = self.plan.weight(weight);
-            let bias = bias.map(|b| self.plan.weight(b));
-            projections.push(Projection { weight, bias, out });
+            projections.append(&mut self.projections(x, stem, &[out])?);
         }
         self.push(Op::Linear { x, projections });
         Ok(())
+    }
+
+    /// Multiplies `x` by the one matrix `{stem}.weight`, whose rows are shared out to the outputs in order.
+    pub(crate) fn fused_linear(
+        &mut self,
+        x: SlotId,
+        stem: &str,
+        outputs: &[SlotId],
+    ) -> Result<(), ModelError> {
+        let projections = self.projections(x, stem, outputs)?;
+        self.push(Op::Linear { x, projections });
+        Ok(())
+    }
+
+    /// The projections to `outputs`, all of one matrix and one bias.
+    fn projections(
+        &mut self,
+        x: SlotId,
+        stem: &str,
+        outputs: &[SlotId],
+    ) -> Result<Vec<Projection>, ModelError> {
+        let cols = self.plan.slot_of(x).width;
+        let rows = outputs.iter().map(|out| self.plan.slot_of(*out).width).sum();
+        let weight = self.tensors.matrix(&self.tensor_name(stem, "weight"), rows, cols)?;
+        let bias = self.tensors.optional_vector(&self.tensor_name(stem, "bias"), rows)?;
+        let weight = self.plan.weight(weight);
+        let bias = bias.map(|b| self.plan.weight(b));
+        let mut first_row = 0;
+        let part = |out: &SlotId| {
+            let from = |weight: WeightId| Rows { weight, first_row };
+            let projection = Projection { weight: from(weight), bias: bias.map(from), out: *out };
+            first_row += self.plan.slot_of(*out).width;
+            projection
+        };
+        Ok(outputs.iter().map(part).collect())
+    }
+
+    /// Queries, keys and values of `x`, of three matrices or of the fused `attn_qkv`.
+    pub(crate) fn qkv(&mut self, x: SlotId, s: LayerSlots) -> Result<(), ModelError> {
+        if self.has("attn_qkv", "weight") {
+            return self.fused_linear(x, "attn_qkv", &[s.q, s.k, s.v]);
+        }
+        self.linear(x, &[("attn_q", s.q), ("attn_k", s.k), ("attn_v", s.v)])
     }
 
     /// Rotates the heads of `x`.
@@ -150,22 +253,66 @@ impl<'a> Builder<'a> {
     }
 
     /// Attention over this layer's cache.
-    pub(crate) fn attend(&mut self, s: LayerSlots, scale: f32, window: Option<u32>) {
-        let Config { n_head, n_head_kv, head_dim, .. } = self.config;
+    pub(crate) fn attend(&mut self, s: LayerSlots, how: Attention) -> Result<(), ModelError> {
+        let Config { n_head: heads, n_head_kv, head_dim, .. } = self.config;
+        let sinks = match how.sinks {
+            true => Some(self.tensors.vector(&self.tensor_name("attn_sinks", "weight"), heads)?),
+            false => None,
+        };
+        let sinks = sinks.map(|w| self.plan.weight(w));
         let kv = self.plan.kv_layer(KvLayer { heads: n_head_kv, head_dim });
-        self.push(Op::Attend { q: s.q, k: s.k, v: s.v, out: s.attn, kv, heads: n_head, scale, window });
+        let Attention { scale, window, softcap, sinks: _ } = how;
+        self.push(Op::Attend {
+            q: s.q,
+            k: s.k,
+            v: s.v,
+            out: s.attn,
+            kv,
+            heads,
+            scale,
+            window,
+            softcap,
+            sinks,
+        });
+        Ok(())
     }
 
-    /// The gated feed-forward part, from `ffn_norm` to `ffn_down`.
-    pub(crate) fn gated_ffn(&mut self, s: LayerSlots, f: Nonlinearity) -> Result<(), ModelError> {
-        self.linear(s.ffn_norm, &[("ffn_gate", s.ffn_gate), ("ffn_up", s.ffn_up)])?;
-        self.push(Op::Gate { gate: s.ffn_gate, up: s.ffn_up, out: s.ffn_gate, f });
+    /// The gated feed-forward part, from `ffn_norm` to `ffn_down`. A file without `ffn_gate` has it fused with `ffn_up`.
+    pub(crate) fn gated_ffn(&mut self, s: LayerSlots, f: Gating) -> Result<(), ModelError> {
+        if self.has("ffn_gate", "weight") {
+            self.linear(s.ffn_norm, &[("ffn_gate", s.ffn_gate), ("ffn_up", s.ffn_up)])?;
+        } else {
+            self.fused_linear(s.ffn_norm, "ffn_up", &[s.ffn_gate, s.ffn_up])?;
+        }
+        self.gate(s.ffn_gate, s.ffn_up, f);
         self.linear(s.ffn_gate, &[("ffn_down", s.ffn_down)])
+    }
+
+    /// The feed-forward part of two matrices, from `x` to `ffn_down`.
+    pub(crate) fn plain_ffn(&mut self, x: SlotId, s: LayerSlots, f: Nonlinearity) -> Result<(), ModelError> {
+        self.linear(x, &[("ffn_up", s.ffn_up)])?;
+        self.push(Op::Activate { x: s.ffn_up, f, out: s.ffn_up });
+        self.linear(s.ffn_up, &[("ffn_down", s.ffn_down)])
+    }
+
+    /// Joins the halves of a gated part, in `gate`.
+    fn gate(&mut self, gate: SlotId, up: SlotId, f: Gating) {
+        self.push(Op::Gate { gate, up, out: gate, f });
     }
 
     /// Adds a branch to the residual stream.
     pub(crate) fn add(&mut self, residual: SlotId, branch: SlotId) {
-        self.push(Op::Add { x: residual, y: branch, out: residual });
+        self.add_scaled(residual, branch, 1.0);
+    }
+
+    /// Adds a multiple of a branch to the residual stream.
+    pub(crate) fn add_scaled(&mut self, residual: SlotId, branch: SlotId, scale: f32) {
+        self.push(Op::Add { x: residual, y: branch, scale, out: residual });
+    }
+
+    /// Multiplies a slot.
+    pub(crate) fn scale(&mut self, x: SlotId, scale: f32) {
+        self.push(Op::Scale { x, scale, out: x });
     }
 
     /// The end: the wanted rows of the residual stream, the final norm, and the output matrix, which is the embedding's
@@ -177,11 +324,22 @@ impl<'a> Builder<'a> {
         let norm = self.plan.slot("output_norm", n_embd);
         let logits = self.plan.slot("logits", self.plan.n_vocab);
         self.push(Op::Select { x: residual, out: selected });
-        self.rms_norm("output_norm", selected, 1, norm)?;
+        self.norm("output_norm", selected, norm)?;
         let tied = self.gguf.tensor("output.weight").is_none();
         self.linear(norm, &[(if tied { "token_embd" } else { "output" }, logits)])?;
         self.plan.logits = logits;
         Ok(())
+    }
+
+    /// Behind [`Builder::head`]: multiplies the logits.
+    pub(crate) fn scale_logits(&mut self, scale: f32) {
+        self.scale(self.plan.logits, scale);
+    }
+
+    /// Behind [`Builder::head`]: bounds the logits.
+    pub(crate) fn softcap_logits(&mut self, cap: f32) {
+        let x = self.plan.logits;
+        self.push(Op::Softcap { x, cap, out: x });
     }
 
     /// The plan, once all steps are written.

@@ -4,6 +4,7 @@ use std::fmt::{Debug, Display};
 use std::ops::RangeInclusive;
 
 use llamay_gguf::{Metadata, Value};
+use llamay_plan::NormKind;
 
 use crate::ModelError;
 
@@ -12,7 +13,7 @@ const MOST_LAYERS: u32 = 4096;
 const MOST_HEADS: u32 = 4096;
 const MOST_HEAD_DIM: u32 = 1 << 14;
 const MOST_WIDTH: u32 = 1 << 20;
-const MOST_FF_WIDTH: u32 = 1 << 22;
+pub(crate) const MOST_FF_WIDTH: u32 = 1 << 22;
 const MOST_CONTEXT: u32 = 1 << 30;
 
 /// The metadata keys of one architecture.
@@ -23,10 +24,6 @@ pub(crate) struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    pub(crate) fn new(metadata: &'a Metadata, architecture: &'static str) -> Keys<'a> {
-        Keys { metadata, architecture }
-    }
-
     /// The full name of a key.
     pub(crate) fn name(&self, key: &str) -> String {
         format!("{}.{key}", self.architecture)
@@ -92,6 +89,10 @@ impl<'a> Keys<'a> {
     /// Refuses a key that is present, unless its value is one of `neutral`, which ask for nothing.
     pub(crate) fn refuse(&self, key: &str, what: &'static str, neutral: &[f32]) -> Result<(), ModelError> {
         let name = self.name(key);
+        if let Some(Value::Bool(value)) = self.metadata.get(&name) {
+            let error = ModelError::Feature { what, key: name, value: value.to_string() };
+            return if value { Err(error) } else { Ok(()) };
+        }
         match self.metadata.f32(&name)? {
             Some(value) if !neutral.contains(&value) => {
                 Err(ModelError::Feature { what, key: name, value: value.to_string() })
@@ -100,16 +101,14 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Refuses what no architecture here supports yet, wherever a file asks for it.
-    pub(crate) fn refuse_the_unsupported(&self) -> Result<(), ModelError> {
-        self.refuse("expert_count", "a mixture of experts", &[0.0])?;
-        self.refuse("attn_logit_softcapping", "a soft cap of attention scores", &[0.0])?;
-        self.refuse("final_logit_softcapping", "a soft cap of logits", &[0.0])?;
-        self.refuse("attention.clamp_kqv", "clamping queries, keys and values", &[0.0])?;
-        self.refuse("attention.max_alibi_bias", "ALiBi", &[0.0])?;
-        self.refuse("embedding_scale", "a factor of the embedding", &[0.0, 1.0])?;
-        self.refuse("residual_scale", "a factor of residual branches", &[0.0, 1.0])?;
-        self.refuse("logit_scale", "a factor of logits", &[0.0, 1.0])?;
+    /// Refuses the features that the architecture does not know, wherever a file asks for them; `known` are the keys that
+    /// it reads itself.
+    fn refuse_unknown_features(&self, known: &[&str]) -> Result<(), ModelError> {
+        for (key, what, neutral) in FEATURES {
+            if !known.contains(key) {
+                self.refuse(key, what, neutral)?;
+            }
+        }
         let causal = self.name("attention.causal");
         match self.metadata.bool(&causal)? {
             Some(false) => {
@@ -119,7 +118,47 @@ impl<'a> Keys<'a> {
             _ => Ok(()),
         }
     }
+
+    /// A truth value; `default` if the file does not say.
+    pub(crate) fn flag(&self, key: &str, default: bool) -> Result<bool, ModelError> {
+        Ok(self.metadata.bool(&self.name(key))?.unwrap_or(default))
+    }
+
+    /// Which layers have a window, as the file says it: with a number for each layer, or with a period of which the last
+    /// layer has none. `period` is for files that do not say it.
+    pub(crate) fn windowed_layers(&self, n_layer: u32, period: u32) -> Result<Vec<bool>, ModelError> {
+        const KEY: &str = "attention.sliding_window_pattern";
+        let name = self.name(KEY);
+        if let Some(Value::Array(_)) = self.metadata.get(&name) {
+            let layers = self.metadata.need_bools(&name)?;
+            return if layers.len() == n_layer as usize {
+                Ok(layers.to_vec())
+            } else {
+                let wanted = format!("it has to be a number, or an array of {n_layer}, one a layer");
+                Err(value_error(*self, KEY, format_args!("an array of {}", layers.len()), wanted))
+            };
+        }
+        let period = self.count(KEY, 1..=u32::MAX)?.unwrap_or(period);
+        Ok((1..=n_layer).map(|n| n % period != 0).collect())
+    }
 }
+
+/// Features that some architectures have: the key that asks for each, its name, and the values that ask for nothing.
+const FEATURES: &[(&str, &str, &[f32])] = &[
+    ("expert_count", "a mixture of experts", &[0.0]),
+    ("expert_shared_count", "shared experts", &[0.0]),
+    ("expert_group_count", "experts in groups", &[0.0, 1.0]),
+    ("leading_dense_block_count", "dense layers before a mixture of experts", &[0.0]),
+    ("attn_logit_softcapping", "a soft cap of attention scores", &[0.0]),
+    ("final_logit_softcapping", "a soft cap of logits", &[0.0]),
+    ("attention.clamp_kqv", "clamping queries, keys and values", &[0.0]),
+    ("attention.max_alibi_bias", "ALiBi", &[0.0]),
+    ("attention.temperature_scale", "attention that sharpens with the position", &[0.0]),
+    ("embedding_scale", "a factor of the embedding", &[0.0, 1.0]),
+    ("residual_scale", "a factor of residual branches", &[0.0, 1.0]),
+    ("logit_scale", "a factor of logits", &[0.0, 1.0]),
+    ("use_parallel_residual", "parallel attention and feed-forward parts", &[]),
+];
 
 fn in_range<T: PartialOrd + Debug>(key: String, value: T, range: RangeInclusive<T>) -> Result<T, ModelError> {
     if range.contains(&value) {
@@ -148,7 +187,9 @@ pub(crate) struct Config {
     pub(crate) head_dim: usize,
     /// Elements of a head that rotate; even.
     pub(crate) n_rot: usize,
-    /// Epsilon of every RMS norm.
+    /// Which norm all layers have.
+    pub(crate) norm: NormKind,
+    /// Epsilon of every norm.
     pub(crate) eps: f32,
     /// Positions that the model was trained for.
     pub(crate) n_ctx_train: u32,
@@ -157,9 +198,10 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Reads and checks the keys.
-    pub(crate) fn read(keys: Keys<'_>) -> Result<Config, ModelError> {
-        keys.refuse_the_unsupported()?;
+    /// Reads and checks the keys of a model with norms of one kind. `known` are the keys of [`FEATURES`] that the
+    /// architecture reads itself; all others are refused.
+    pub(crate) fn read(keys: Keys<'_>, norm: NormKind, known: &[&str]) -> Result<Config, ModelError> {
+        keys.refuse_unknown_features(known)?;
         let n_layer = keys.need_count("block_count", 1..=MOST_LAYERS)? as u32;
         let n_ctx_train = keys.need_count("context_length", 1..=MOST_CONTEXT)? as u32;
         let n_embd = keys.need_count("embedding_length", 1..=MOST_WIDTH)?;
@@ -188,7 +230,11 @@ impl Config {
             n_head_kv,
             head_dim,
             n_rot,
-            eps: keys.need_float("attention.layer_norm_rms_epsilon", 0.0..=1.0)?,
+            norm,
+            eps: match norm {
+                NormKind::Rms => keys.need_float("attention.layer_norm_rms_epsilon", 0.0..=1.0)?,
+                NormKind::Layer => keys.need_float("attention.layer_norm_epsilon", 0.0..=1.0)?,
+            },
             n_ctx_train,
             attention_scale: keys.float("attention.scale", f32::MIN_POSITIVE..=1e6)?,
         })

@@ -2,13 +2,12 @@
 //!
 //! Source: Gemma Team, "Gemma 3 Technical Report" (2025). Files hold the norms' weights with the model's `1 +` in them.
 
-use llamay_gguf::{Gguf, Value};
-use llamay_plan::{Nonlinearity, RopePairs};
+use llamay_plan::{Gating, Nonlinearity, NormKind, RopePairs};
 
-use crate::builder::Builder;
-use crate::config::{Config, Keys, value_error};
+use crate::builder::{Attention, Builder};
+use crate::config::Config;
 use crate::rope::{self, Scaling};
-use crate::{Loaded, ModelError};
+use crate::{File, Loaded, ModelError};
 
 /// Every so many layers, one sees all positions.
 const PATTERN: u32 = 6;
@@ -17,18 +16,17 @@ const GLOBAL_ROPE_BASE: f32 = 1_000_000.0;
 /// The base of the layers with a window.
 const LOCAL_ROPE_BASE: f32 = 10_000.0;
 
-pub(crate) fn build(gguf: &Gguf) -> Result<Loaded, ModelError> {
-    let keys = Keys::new(gguf.metadata(), "gemma3");
-    let config = Config::read(keys)?;
+pub(crate) fn build(file: File<'_>) -> Result<Loaded, ModelError> {
+    let keys = file.keys("gemma3");
+    let config = Config::read(keys, NormKind::Rms, &[])?;
     let window = keys.need_count("attention.sliding_window", 1..=u32::MAX)? as u32;
-    let windowed = windowed_layers(keys, config.n_layer)?;
+    let windowed = keys.windowed_layers(config.n_layer, PATTERN)?;
     let global_base = rope::base(keys, "rope.freq_base")?.unwrap_or(GLOBAL_ROPE_BASE);
     let local_base = rope::base(keys, "rope.freq_base_swa")?.unwrap_or(LOCAL_ROPE_BASE);
     let scaling = Scaling::read(keys, config.n_ctx_train)?;
     let scale = attention_scale(&config);
-    let (n_head, n_head_kv) = (config.n_head, config.n_head_kv);
 
-    let mut b = Builder::new(gguf, config);
+    let mut b = Builder::new(file, config);
     let global_rope = b.rope_table(rope::table(&b.config, RopePairs::Halves, global_base, scaling, None));
     let local_rope = b.rope_table(rope::table(&b.config, RopePairs::Halves, local_base, Scaling::None, None));
 
@@ -38,41 +36,23 @@ pub(crate) fn build(gguf: &Gguf) -> Result<Loaded, ModelError> {
         let (rope, window) = if windowed { (local_rope, Some(window)) } else { (global_rope, None) };
         b.enter_layer(layer);
 
-        b.rms_norm("attn_norm", x, 1, s.attn_norm)?;
-        b.linear(s.attn_norm, &[("attn_q", s.q), ("attn_k", s.k), ("attn_v", s.v)])?;
-        b.rms_norm("attn_q_norm", s.q, n_head, s.q)?;
-        b.rms_norm("attn_k_norm", s.k, n_head_kv, s.k)?;
+        b.norm("attn_norm", x, s.attn_norm)?;
+        b.qkv(s.attn_norm, s)?;
+        b.head_norms(s)?;
         b.rope(s.q, rope);
         b.rope(s.k, rope);
-        b.attend(s, scale, window);
+        b.attend(s, Attention { window, ..Attention::scaled(scale) })?;
         b.linear(s.attn, &[("attn_output", s.attn_output)])?;
-        b.rms_norm("post_attention_norm", s.attn_output, 1, s.attn_output)?;
+        b.norm("post_attention_norm", s.attn_output, s.attn_output)?;
         b.add(x, s.attn_output);
 
-        b.rms_norm("ffn_norm", x, 1, s.ffn_norm)?;
-        b.gated_ffn(s, Nonlinearity::GeluTanh)?;
-        b.rms_norm("post_ffw_norm", s.ffn_down, 1, s.ffn_down)?;
+        b.norm("ffn_norm", x, s.ffn_norm)?;
+        b.gated_ffn(s, Gating::Product(Nonlinearity::GeluTanh))?;
+        b.norm("post_ffw_norm", s.ffn_down, s.ffn_down)?;
         b.add(x, s.ffn_down);
     }
     b.head(x)?;
     b.finish()
-}
-
-/// Which layers have a window: all but every sixth, or as the file says, by a period or layer by layer.
-fn windowed_layers(keys: Keys<'_>, n_layer: u32) -> Result<Vec<bool>, ModelError> {
-    const KEY: &str = "attention.sliding_window_pattern";
-    let name = keys.name(KEY);
-    if let Some(Value::Array(_)) = keys.metadata.get(&name) {
-        let layers = keys.metadata.need_bools(&name)?;
-        return if layers.len() == n_layer as usize {
-            Ok(layers.to_vec())
-        } else {
-            let wanted = format!("it has to be a number, or an array of {n_layer}, one a layer");
-            Err(value_error(keys, KEY, format_args!("an array of {}", layers.len()), wanted))
-        };
-    }
-    let period = keys.count(KEY, 1..=u32::MAX)?.unwrap_or(PATTERN);
-    Ok((1..=n_layer).map(|n| n % period != 0).collect())
 }
 
 /// The factor of attention scores. The 27B model divides by the root of its embedding's share of a head, all others by
@@ -99,6 +79,7 @@ mod tests {
             n_head_kv: 1,
             head_dim,
             n_rot: head_dim,
+            norm: NormKind::Rms,
             eps: 1e-6,
             n_ctx_train: 32768,
             attention_scale: None,

@@ -55,16 +55,46 @@ pub struct Loaded {
     pub unused: Vec<String>,
 }
 
+/// What a plan depends on beside its file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlanOptions {
+    /// Positions that a sequence may get; the trained ones if there is no wish. Models with long rope turn differently in
+    /// a context that is longer than the original one.
+    pub n_ctx: Option<usize>,
+}
+
+/// A file that is being read.
+#[derive(Clone, Copy)]
+pub(crate) struct File<'a> {
+    pub(crate) gguf: &'a Gguf,
+    pub(crate) options: PlanOptions,
+}
+
+impl<'a> File<'a> {
+    /// The metadata keys of an architecture.
+    pub(crate) fn keys(&self, architecture: &'static str) -> config::Keys<'a> {
+        config::Keys { metadata: self.gguf.metadata(), architecture }
+    }
+}
+
 /// Reads the metadata and the table of tensors, and writes the plan.
 ///
 /// Of the tensors' data only small constants are read (the frequency divisors of Llama 3.1).
 ///
 /// # Errors
 /// One sentence about the first thing that is missing, wrong or not supported, naming the key or the tensor.
-pub fn load(gguf: &Gguf) -> Result<Loaded, ModelError> {
-    let loaded = (architecture::of(gguf)?.build)(gguf)?;
+pub fn load_with(gguf: &Gguf, options: PlanOptions) -> Result<Loaded, ModelError> {
+    let loaded = (architecture::of(gguf)?.build)(File { gguf, options })?;
     debug_assert_eq!(validate(&loaded.plan), Ok(()), "an architecture wrote a plan that cannot run");
     Ok(loaded)
+}
+
+/// As [`load_with`], without wishes.
+///
+/// # Errors
+/// As [`load_with`].
+pub fn load(gguf: &Gguf) -> Result<Loaded, ModelError> {
+    load_with(gguf, PlanOptions::default())
 }
 
 /// As [`load`], for callers that do not care about unused tensors.

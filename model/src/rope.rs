@@ -142,5 +142,10 @@ pub(crate) fn table(
         Scaling::None | Scaling::Linear(_) => 1.0,
         Scaling::Yarn(yarn) => yarn.magnitude() as f32,
     };
-    Rope { frequencies: (0..c.n_rot / 2).map(frequency).collect(), pairs, magnitude }
+    Rope {
+        frequencies: (0..c.n_rot / 2).map(frequency).collect(),
+        pairs,
+        magnitudes: vec![magnitude],
+        magnitude_span: u32::MAX,
+    }
 }

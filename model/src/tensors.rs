@@ -41,6 +41,19 @@ impl<'a> Tensors<'a> {
         Ok(Weight { name: name.to_owned(), format: tensor.format()?, rows, cols })
     }
 
+    /// A stack of `n` matrices of `rows` rows of `cols`, as one matrix of all rows.
+    pub(crate) fn matrices(
+        &mut self,
+        name: &str,
+        n: usize,
+        rows: usize,
+        cols: usize,
+    ) -> Result<Weight, ModelError> {
+        let tensor = self.need(name)?;
+        check_shape(tensor, &[cols as u64, rows as u64, n as u64])?;
+        Ok(Weight { name: name.to_owned(), format: tensor.format()?, rows: n * rows, cols })
+    }
+
     /// A vector.
     pub(crate) fn vector(&mut self, name: &str, len: usize) -> Result<Weight, ModelError> {
         let tensor = self.need(name)?;

@@ -4,7 +4,7 @@ use llamay_formats::Format;
 use llamay_gguf::Gguf;
 use llamay_model::reference::{Reference, TOLERANCE, references};
 use llamay_model::{Plan, naive};
-use llamay_plan::{Nonlinearity, Op, RopePairs};
+use llamay_plan::{Gating, Nonlinearity, Op, RopePairs};
 
 fn file(reference: &Reference) -> Gguf {
     Gguf::from_bytes(reference.shape.gguf(Format::F32).unwrap()).unwrap()
@@ -83,8 +83,8 @@ const MISTAKES: &[Mistake] = &[
         changed
     }),
     ("sines and cosines without their factor", |plan| {
-        let changed = plan.ropes.iter().any(|r| r.magnitude != 1.0);
-        plan.ropes.iter_mut().for_each(|r| r.magnitude = 1.0);
+        let changed = plan.ropes.iter().any(|r| r.magnitudes != [1.0]);
+        plan.ropes.iter_mut().for_each(|r| r.magnitudes = vec![1.0]);
         changed
     }),
     ("one rotary table for all layers", |plan| {
@@ -97,8 +97,8 @@ const MISTAKES: &[Mistake] = &[
         change(plan, |op| match op {
             Op::Gate { f, .. } => {
                 *f = match f {
-                    Nonlinearity::Silu => Nonlinearity::GeluTanh,
-                    Nonlinearity::GeluTanh => Nonlinearity::Silu,
+                    Gating::Product(Nonlinearity::GeluTanh) => Gating::Product(Nonlinearity::Silu),
+                    _ => Gating::Product(Nonlinearity::GeluTanh),
                 };
                 true
             }

@@ -135,7 +135,7 @@ fn the_validator_sees_what_is_broken() {
     broken("gemma3", "Unwritten", |p| drop(p.steps.remove(1)));
     broken("gemma3", "Unwritten", |p| p.steps.retain(|s| !matches!(s.op, Op::Select { .. })));
     broken("gemma3", "Selected are needed", |p| {
-        if let Some(Op::RmsNorm { x, .. }) = p.steps.iter_mut().rev().nth(1).map(|s| &mut s.op) {
+        if let Some(Op::Norm { x, .. }) = p.steps.iter_mut().rev().nth(1).map(|s| &mut s.op) {
             *x = SlotId(0);
         }
     });

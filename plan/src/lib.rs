@@ -12,6 +12,9 @@ mod plan;
 pub use backend::{Backend, ExecError, Executor, LoadOptions, Progress, Refusal, WeightSource};
 pub use batch::{Batch, BatchToken, KV_PAGE, KvType, PageId, Run};
 pub use llamay_formats::Format;
-pub use op::{KvId, Nonlinearity, Op, Projection, RopeId, SlotId, WeightId};
+pub use op::{
+    ExpertProjection, Gating, Index, KvId, Nonlinearity, NormKind, Op, Projection, RopeId, Rows, Scoring,
+    SlotId, WeightId,
+};
 pub use placement::{Fall, Placement, Tier, Unplaced};
 pub use plan::{KvLayer, Plan, Rope, RopePairs, Slot, Step, Weight};

@@ -107,7 +107,9 @@ impl Placement {
         for (i, ((step, part), answer)) in plan.steps.iter().zip(&parts).zip(answers).enumerate() {
             let tier = match answer {
                 Some(Ok(())) if !refused.contains(part) => Tier::Graph,
-                Some(Ok(())) if matches!(step.op, Op::Linear { .. }) => Tier::Matmul,
+                Some(Ok(())) if matches!(step.op, Op::Linear { .. } | Op::ExpertLinear { .. }) => {
+                    Tier::Matmul
+                }
                 _ => Tier::Cpu,
             };
             if tier == Tier::Cpu {

@@ -2,7 +2,7 @@
 
 use llamay_formats::Format;
 
-use crate::{KvId, Op, RopeId, SlotId, WeightId};
+use crate::{Index, KvId, Op, RopeId, SlotId, WeightId};
 
 /// An activation buffer.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +20,7 @@ pub struct Weight {
     pub name: String,
     /// The tensor's type.
     pub format: Format,
-    /// Rows of the matrix; 1 for a vector.
+    /// Rows of the matrix, of all experts together; 1 for a vector.
     pub rows: usize,
     /// Elements of a row.
     pub cols: usize,
@@ -51,8 +51,20 @@ pub struct Rope {
     pub frequencies: Vec<f32>,
     /// The pairing.
     pub pairs: RopePairs,
-    /// The factor of every sine and cosine; 1 but for YaRN-like scalings.
-    pub magnitude: f32,
+    /// The factor of every sine and cosine; 1 but for YaRN-like scalings. Models whose attention sharpens with the
+    /// distance from the start have several: the first for positions below `magnitude_span`, the next for as many
+    /// behind them, the last for all the rest.
+    pub magnitudes: Vec<f32>,
+    /// Positions that share a magnitude; positive.
+    pub magnitude_span: u32,
+}
+
+impl Rope {
+    /// The factor of sines and cosines at a position.
+    pub fn magnitude(&self, position: u32) -> f32 {
+        let at = (position / self.magnitude_span.max(1)) as usize;
+        self.magnitudes.get(at).or(self.magnitudes.last()).copied().unwrap_or(1.0)
+    }
 }
 
 /// One layer's shape in the KV cache.
@@ -160,6 +172,15 @@ impl Plan {
     /// Bytes that one position takes in the cache, over all layers.
     pub fn kv_bytes_per_token(&self, kv: crate::KvType) -> usize {
         self.kv.iter().map(|l| 2 * l.heads * l.head_dim * kv.bytes()).sum()
+    }
+
+    /// Positions beyond which the plan cannot run: the rows of the least table of learned positions.
+    pub fn n_ctx_max(&self) -> Option<usize> {
+        let tables = self.steps.iter().filter_map(|step| match step.op {
+            Op::Embed { weight, index: Index::Position, .. } => Some(self.weight_of(weight).rows),
+            _ => None,
+        });
+        tables.min()
     }
 
     /// Bytes of all weights in the file.

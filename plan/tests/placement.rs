@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use llamay_plan::{
-    Backend, ExecError, Executor, Format, KvLayer, LoadOptions, Nonlinearity, Op, Placement, Plan, Progress,
-    Projection, Refusal, Rope, RopePairs, Tier, Unplaced, Weight, WeightSource,
+    Backend, ExecError, Executor, Format, Gating, Index, KvLayer, LoadOptions, Nonlinearity, NormKind, Op,
+    Placement, Plan, Progress, Projection, Refusal, Rope, RopePairs, Rows, SlotId, Tier, Unplaced, Weight,
+    WeightId, WeightSource,
 };
 
 type Supports = dyn Fn(&Op, &[Format]) -> Result<(), Refusal> + Send + Sync;
@@ -68,6 +69,15 @@ impl Backend for Fake {
 
 const N_LAYER: u32 = 3;
 
+fn norm_step(x: SlotId, weight: WeightId, out: SlotId) -> Op {
+    Op::Norm { x, kind: NormKind::Rms, weight: Some(weight), bias: None, eps: 1e-5, heads: 1, out }
+}
+
+fn linear(x: SlotId, weight: WeightId, out: SlotId) -> Op {
+    let weight = Rows { weight, first_row: 0 };
+    Op::Linear { x, projections: vec![Projection { weight, bias: None, out }] }
+}
+
 /// A model of three small layers, every matrix in the format that `format` gives for its name.
 fn plan(format: impl Fn(&str) -> Format) -> Plan {
     let mut p = Plan { n_layer: N_LAYER, n_embd: 256, n_vocab: 64, ..Plan::default() };
@@ -80,17 +90,22 @@ fn plan(format: impl Fn(&str) -> Format) -> Plan {
     let [x, norm, q, k, v, attn, out, gate, up] =
         ["residual", "norm", "attn_q", "attn_k", "attn_v", "attn", "attn_output", "ffn_gate", "ffn_up"]
             .map(|name| p.slot(name, 256));
-    let rope = p.rope(Rope { frequencies: vec![1.0; 32], pairs: RopePairs::Halves, magnitude: 1.0 });
+    let rope = p.rope(Rope {
+        frequencies: vec![1.0; 32],
+        pairs: RopePairs::Halves,
+        magnitudes: vec![1.0],
+        magnitude_span: 1,
+    });
 
     let table = matrix(&mut p, "token_embd.weight".into(), 64);
-    p.push(None, Op::Embed { weight: table, out: x, scale: 1.0 });
+    p.push(None, Op::Embed { weight: table, index: Index::Token, out: x, scale: 1.0 });
     for layer in 0..N_LAYER {
         let name = |stem: &str| format!("blk.{layer}.{stem}.weight");
         let at = Some(layer);
         let attn_norm = vector(&mut p, name("attn_norm"));
-        p.push(at, Op::RmsNorm { x, weight: attn_norm, eps: 1e-5, heads: 1, out: norm });
+        p.push(at, norm_step(x, attn_norm, norm));
         let qkv = [("attn_q", q), ("attn_k", k), ("attn_v", v)].map(|(stem, out)| Projection {
-            weight: matrix(&mut p, name(stem), 256),
+            weight: Rows { weight: matrix(&mut p, name(stem), 256), first_row: 0 },
             bias: None,
             out,
         });
@@ -98,23 +113,31 @@ fn plan(format: impl Fn(&str) -> Format) -> Plan {
         p.push(at, Op::Rope { x: q, heads: 4, head_dim: 64, rope });
         p.push(at, Op::Rope { x: k, heads: 4, head_dim: 64, rope });
         let kv = p.kv_layer(KvLayer { heads: 4, head_dim: 64 });
-        p.push(at, Op::Attend { q, k, v, out: attn, kv, heads: 4, scale: 0.125, window: None });
+        p.push(
+            at,
+            Op::Attend {
+                q,
+                k,
+                v,
+                out: attn,
+                kv,
+                heads: 4,
+                scale: 0.125,
+                window: None,
+                softcap: None,
+                sinks: None,
+            },
+        );
         for (stem, input, output) in [("attn_output", attn, out), ("ffn_gate", x, gate), ("ffn_up", x, up)] {
             let weight = matrix(&mut p, name(stem), 256);
-            p.push(
-                at,
-                Op::Linear { x: input, projections: vec![Projection { weight, bias: None, out: output }] },
-            );
+            p.push(at, linear(input, weight, output));
         }
-        p.push(at, Op::Gate { gate, up, out: gate, f: Nonlinearity::Silu });
-        p.push(at, Op::Add { x, y: gate, out: x });
+        p.push(at, Op::Gate { gate, up, out: gate, f: Gating::Product(Nonlinearity::Silu) });
+        p.push(at, Op::Add { x, y: gate, scale: 1.0, out: x });
     }
     let (selected, logits) = (p.slot("selected", 256), p.slot("logits", 64));
     p.push(None, Op::Select { x, out: selected });
-    p.push(
-        None,
-        Op::Linear { x: selected, projections: vec![Projection { weight: table, bias: None, out: logits }] },
-    );
+    p.push(None, linear(selected, table, logits));
     p.logits = logits;
     p
 }
@@ -261,7 +284,8 @@ fn what_nobody_runs_is_an_error_that_names_the_step() {
 
 #[test]
 fn nothing_falls_silently() {
-    const OPS: [&str; 8] = ["embed", "rms_norm", "linear", "rope", "attend", "gate", "add", "select"];
+    // Those of the plan.
+    const OPS: [&str; 8] = ["embed", "norm", "linear", "rope", "attend", "gate", "add", "select"];
     let plan = plan_with_q2_k(&["attn_v.weight", "blk.2.ffn_up.weight"]);
     // Every set of missing kernels, and besides each of them a format.
     for refused in 0..1u32 << OPS.len() {
