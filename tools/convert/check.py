@@ -28,6 +28,9 @@ ROUTED = {
     "first_k_dense_replace": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.5, "head_dim": 64,
 }
 
+# Some readers take the number of layers for a sign of the large models' features.
+DEEP = {"num_hidden_layers": 64, "hidden_size": 64, "intermediate_size": 96}
+
 
 def rope(kind="default", theta=10000.0, **more):
     return {"rope_parameters": {"rope_type": kind, "rope_theta": theta, **more}}
@@ -84,12 +87,12 @@ MODELS = {
     "gpt-oss": (
         "gpt_oss",
         SIZES | rope("yarn", 150000.0, factor=32.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
-                     original_max_position_embeddings=16)
+                     original_max_position_embeddings=4096)
         | LOCAL_EXPERTS | {"head_dim": 64, "sliding_window": 8},
     ),
     "olmo2": ("olmo2", SIZES | rope(theta=5e5)),
     "olmo3": ("olmo3", SIZES | rope(theta=5e5) | {"sliding_window": 8, "num_hidden_layers": 5}),
-    "olmoe": ("olmoe", SIZES | rope() | LOCAL_EXPERTS | {"norm_topk_prob": False}),
+    "olmoe": ("olmoe", SIZES | rope() | LOCAL_EXPERTS | {"num_key_value_heads": 4, "norm_topk_prob": False}),
     "granite": (
         "granite",
         SIZES | rope() | {"embedding_multiplier": 6.0, "logits_scaling": 4.0, "residual_multiplier": 0.4,
@@ -107,7 +110,7 @@ MODELS = {
     "starcoder": ("gpt_bigcode", GPT2 | {"multi_query": True}),
     "starcoder2": ("starcoder2", SIZES | rope()),
     "command-r": ("cohere", SIZES | rope() | {"tie_word_embeddings": True, "logit_scale": 0.25}),
-    "command-r-plus": ("cohere", SIZES | rope() | {"tie_word_embeddings": True, "use_qk_norm": True}),
+    "command-r-plus": ("cohere", SIZES | DEEP | rope() | {"tie_word_embeddings": True, "use_qk_norm": True}),
     "cohere2": (
         "cohere2", SIZES | rope() | {"tie_word_embeddings": True, "sliding_window": 8, "num_hidden_layers": 5},
     ),
@@ -124,13 +127,14 @@ MODELS = {
     "seed_oss": ("seed_oss", SIZES | rope() | {"head_dim": 32}),
     "glm4": ("glm4", SIZES | rope(partial_rotary_factor=0.5) | {"head_dim": 64}),
     "glm4moe": ("glm4_moe", SIZES | rope(partial_rotary_factor=0.5) | ROUTED | {"use_qk_norm": True}),
-    "dots1": ("dots1", SIZES | rope() | ROUTED),
+    "dots1": ("dots1", SIZES | rope() | ROUTED | {"num_key_value_heads": 4}),
     "mistral3": (
         "ministral3",
         SIZES | rope("yarn", 1e6, factor=4.0, original_max_position_embeddings=16, beta_fast=32.0, beta_slow=1.0,
                      mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1) | {"head_dim": 64},
     ),
-    "exaone4": ("exaone4", SIZES | rope(theta=1e6) | {"sliding_window": None}),
+    "exaone4": ("exaone4", SIZES | rope(theta=1e6) | {"sliding_window": None, "layer_types": ["full_attention"] * 3}),
+    "exaone4-32b": ("exaone4", SIZES | DEEP | rope("llama3", 1e6, **LLAMA3) | {"sliding_window": 8}),
 }
 
 

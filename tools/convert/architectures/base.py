@@ -168,11 +168,10 @@ class Architecture:
         return keys
 
     def with_plus_one(self, table: Table) -> Table:
-        """The table, with all its plain norms scaled by `1 + w`."""
-        return {
-            key: Rename(to, plus_one) if isinstance(to, str) and to.endswith("norm") else to
-            for key, to in table.items()
-        }
+        """The table, with all its plain norms scaled by `1 + w`; their biases stay."""
+        norms = {key: to for key, to in table.items() if isinstance(to, str) and to.endswith("norm")}
+        shifted: Table = {f"{key}.weight": Rename(f"{to}.weight", plus_one) for key, to in norms.items()}
+        return table | shifted
 
 
 def _of(rope: dict[str, Any], key: str) -> Any:

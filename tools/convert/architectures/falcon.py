@@ -35,8 +35,10 @@ class Falcon(Architecture):
         return 1 if c.flag("multi_query") else self.n_head
 
     def keys(self) -> dict[str, Any]:
-        self.config.defaults["intermediate_size"] = self.config.get("ffn_hidden_size", default=4 * self.n_embd)
+        n_ff = int(self.config.get("ffn_hidden_size", default=4 * self.n_embd))
+        self.config.defaults["intermediate_size"] = n_ff
         return self.size_keys() | self.head_keys() | self.rope_keys() | {
+            "feed_forward_length": n_ff,
             "attention.layer_norm_epsilon": self.config.float("layer_norm_epsilon"),
             "tensor_data_layout": "jploski",  # The name that files give to rows in the order q, k, v.
         }
