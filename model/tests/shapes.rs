@@ -89,7 +89,7 @@ fn slots_do_not_grow_with_layers() {
 fn rows_are_selected_before_the_final_norm() {
     let plan = plan("gemma3");
     let names: Vec<_> = plan.steps.iter().rev().take(3).rev().map(|s| s.op.name()).collect();
-    assert_eq!(names, ["select", "rms_norm", "linear"]);
+    assert_eq!(names, ["select", "norm", "linear"]);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn the_validator_sees_what_is_broken() {
         }
     });
     broken("gemma3", "no slot", |p| p.logits = SlotId(99));
-    broken("gemma3", "is needed", |p| p.slots[2].width += 1);
+    broken("gemma3", "needed", |p| p.slots[2].width += 1);
     broken("gemma3", "is needed", |p| p.weights[3].cols += 1);
     broken("gemma3", "layer", |p| p.n_layer = 2);
     broken("gemma3", "attended", |p| p.kv.push(p.kv[0]));
