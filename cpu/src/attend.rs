@@ -27,6 +27,9 @@ pub(crate) struct Attend<'a> {
     pub(crate) heads: usize,
     pub(crate) scale: f32,
     pub(crate) window: Option<u32>,
+    pub(crate) softcap: Option<f32>,
+    /// A score for each head that has no value, or none at all.
+    pub(crate) sinks: &'a [f32],
     /// `[tokens][heads * head_dim]`.
     pub(crate) q: &'a [f32],
 }
@@ -167,7 +170,8 @@ impl Attend<'_> {
                 let row = task.tokens.start * self.heads * head_dim;
                 for (g, state) in state.chunks_exact(stride).enumerate() {
                     let head = task.head_kv * group + g;
-                    finish(state, v_stride, &mut out[row + head * head_dim..][..head_dim]);
+                    let sink = self.sinks.get(head).copied();
+                    finish(state, v_stride, sink, &mut out[row + head * head_dim..][..head_dim]);
                 }
                 first = true;
             }
@@ -179,11 +183,21 @@ fn position(run: &Run, token: usize) -> usize {
     run.start + token - run.tokens.start
 }
 
-/// Values over the sum.
-fn finish(state: &[f32], v_stride: usize, out: &mut [f32]) {
-    let r = math::recip(state[v_stride + 1]);
+/// Values over the sum. A sink is merged as one more tile, of one position with the value zero.
+fn finish(state: &[f32], v_stride: usize, sink: Option<f32>, out: &mut [f32]) {
+    let (m, l) = (state[v_stride], state[v_stride + 1]);
+    let Some(sink) = sink else {
+        let r = math::recip(l);
+        for (o, v) in out.iter_mut().zip(state) {
+            *o = v * r;
+        }
+        return;
+    };
+    let highest = if sink > m { sink } else { m };
+    let (a, b) = (math::exp(m - highest), math::exp(sink - highest));
+    let r = math::recip(l * a + b);
     for (o, v) in out.iter_mut().zip(state) {
-        *o = v * r;
+        *o = v * a * r;
     }
 }
 
@@ -251,6 +265,7 @@ impl Shared<'_> {
                 head_dim: shape.head_dim,
                 v_stride: shape.v_stride,
                 scale: attend.scale,
+                softcap: attend.softcap,
                 kv: self.cache.kind,
                 k: at.wrapping_add(shape.k(task.head_kv) * size),
                 v: at.wrapping_add(shape.v(task.head_kv) * size),
@@ -286,7 +301,8 @@ impl Shared<'_> {
                 let at = (token * attend.heads + head) * shape.head_dim;
                 // SAFETY: this token's head of `out` is the task's alone.
                 let out = unsafe { std::slice::from_raw_parts_mut(self.out.0.add(at), shape.head_dim) };
-                finish(&states[(t * group + g) * stride..][..stride], shape.v_stride, out);
+                let sink = attend.sinks.get(head).copied();
+                finish(&states[(t * group + g) * stride..][..stride], shape.v_stride, sink, out);
             }
         }
     }

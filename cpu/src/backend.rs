@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use llamay_formats::Format;
 use llamay_plan::{
-    Backend, ExecError, Executor, LoadOptions, Nonlinearity, Op, Plan, Progress, Refusal, WeightSource,
+    Backend, ExecError, Executor, Gating, Index, LoadOptions, Nonlinearity, NormKind, Op, Plan, Progress,
+    Refusal, Scoring, WeightSource,
 };
 
 use crate::executor::CpuExecutor;
@@ -51,16 +52,60 @@ impl Backend for CpuBackend {
     }
 
     fn supports(&self, op: &Op, _formats: &[Format]) -> Result<(), Refusal> {
-        // Every format has at least a portable kernel, so only the step decides.
+        // Every format has at least a portable kernel, so only the step decides. All fields are named, so that a new one
+        // does not compile until somebody has looked here.
+        let known = |f: &Nonlinearity| match f {
+            Nonlinearity::Silu
+            | Nonlinearity::GeluTanh
+            | Nonlinearity::Gelu
+            | Nonlinearity::Relu
+            | Nonlinearity::ReluSquared
+            | Nonlinearity::Sigmoid => Ok(()),
+        };
         match op {
-            Op::Embed { weight: _, out: _, scale: _ }
-            | Op::RmsNorm { x: _, weight: _, eps: _, heads: _, out: _ }
+            Op::Embed { weight: _, index: Index::Token | Index::Position, out: _, scale: _ }
+            | Op::Norm {
+                x: _,
+                kind: NormKind::Rms | NormKind::Layer,
+                weight: _,
+                bias: _,
+                eps: _,
+                heads: _,
+                out: _,
+            }
             | Op::Linear { x: _, projections: _ }
             | Op::Rope { x: _, heads: _, head_dim: _, rope: _ }
-            | Op::Attend { q: _, k: _, v: _, out: _, kv: _, heads: _, scale: _, window: _ }
-            | Op::Gate { gate: _, up: _, out: _, f: Nonlinearity::Silu | Nonlinearity::GeluTanh }
-            | Op::Add { x: _, y: _, out: _ }
+            | Op::Attend {
+                q: _,
+                k: _,
+                v: _,
+                out: _,
+                kv: _,
+                heads: _,
+                scale: _,
+                window: _,
+                softcap: _,
+                sinks: _,
+            }
+            | Op::Gate { gate: _, up: _, out: _, f: Gating::ClippedSwiglu }
+            | Op::Add { x: _, y: _, scale: _, out: _ }
+            | Op::Scale { x: _, scale: _, out: _ }
+            | Op::Softcap { x: _, cap: _, out: _ }
+            | Op::Route {
+                x: _,
+                bias: _,
+                scoring: Scoring::Softmax | Scoring::SoftmaxOfChosen | Scoring::Sigmoid,
+                normalize: _,
+                scale: _,
+                chosen: _,
+                weights: _,
+            }
+            | Op::ExpertLinear { x: _, cols: _, chosen: _, projections: _ }
+            | Op::Combine { x: _, weights: _, out: _ }
             | Op::Select { x: _, out: _ } => Ok(()),
+            Op::Gate { gate: _, up: _, out: _, f: Gating::Product(f) } | Op::Activate { x: _, f, out: _ } => {
+                known(f)
+            }
         }
     }
 

@@ -3,22 +3,30 @@
 use std::sync::Arc;
 
 use llamay_plan::{
-    Batch, ExecError, Executor, KvType, LoadOptions, Op, PageId, Plan, Progress, Rope, SlotId, WeightSource,
+    Batch, ExecError, Executor, Index, KvType, LoadOptions, Op, PageId, Plan, Progress, Rope, Rows, SlotId,
+    WeightSource,
 };
 
 use crate::attend::{Attend, AttendScratch};
-use crate::kernels::Kernels;
+use crate::experts::{ExpertScratch, Experts};
+use crate::kernels::{Kernels, Norm, Router};
 use crate::kv::KvCache;
-use crate::linear::{Linear, LinearScratch, Output};
+use crate::linear::{Linear, LinearScratch};
+use crate::matmul::Output;
 use crate::pool::Pool;
 use crate::rows::for_row_chunks;
+use crate::slots::Slots;
 use crate::weights::{Loader, RawMatrix};
 
 /// A step's weights, in the form that it reads.
 enum Loaded {
     Embed(RawMatrix),
+    /// A norm's weight and bias.
+    Norm(Vec<f32>, Vec<f32>),
+    /// Sinks, or the bias of a router.
     Vector(Vec<f32>),
     Linear(Linear),
+    Experts(Experts),
     Nothing,
 }
 
@@ -27,21 +35,14 @@ pub struct CpuExecutor {
     plan: Arc<Plan>,
     kernels: Kernels,
     steps: Vec<Loaded>,
-    slots: Vec<Vec<f32>>,
+    slots: Slots,
     cache: KvCache,
     /// For each rotary table the batch's cosines and sines, a row of pairs a token.
     angles: Vec<(Vec<f32>, Vec<f32>)>,
     linear: LinearScratch,
+    experts: ExpertScratch,
     attend: AttendScratch,
     pool: Arc<Pool>,
-}
-
-/// Two different slots' buffers, the first one to be written.
-fn two(slots: &mut [Vec<f32>], write: SlotId, read: SlotId) -> (&mut [f32], &[f32]) {
-    match slots.get_disjoint_mut([usize::from(write.0), usize::from(read.0)]) {
-        Ok([write, read]) => (write, read),
-        Err(_) => unreachable!("the caller compared the slots"),
-    }
 }
 
 impl CpuExecutor {
@@ -60,29 +61,46 @@ impl CpuExecutor {
         let mut loader = Loader::new(&plan, source, &kernels, &pool)?;
         for step in &plan.steps {
             steps.push(match &step.op {
-                Op::Embed { weight, .. } => Loaded::Embed(RawMatrix::new(&plan, *weight, source)?),
-                Op::RmsNorm { weight, .. } => Loaded::Vector(loader.vector(*weight)?),
+                Op::Embed { weight, .. } => {
+                    let (rows, weight) =
+                        (plan.weight_of(*weight).rows, Rows { weight: *weight, first_row: 0 });
+                    Loaded::Embed(RawMatrix::new(&plan, weight, rows, source)?)
+                }
+                Op::Norm { weight, bias, .. } => {
+                    Loaded::Norm(loader.optional_vector(*weight)?, loader.optional_vector(*bias)?)
+                }
+                Op::Attend { sinks: optional, .. } | Op::Route { bias: optional, .. } => {
+                    Loaded::Vector(loader.optional_vector(*optional)?)
+                }
+                Op::ExpertLinear { x: _, cols, chosen, projections } => {
+                    let n_used = plan.slot_of(*chosen).width;
+                    Loaded::Experts(Experts::load(&mut loader, *cols, n_used, projections)?)
+                }
                 Op::Linear { x, projections } => {
                     let width = plan.slot_of(*x).width;
                     Loaded::Linear(Linear::load(&mut loader, width, projections)?)
                 }
                 Op::Rope { .. }
-                | Op::Attend { .. }
                 | Op::Gate { .. }
+                | Op::Activate { .. }
                 | Op::Add { .. }
+                | Op::Scale { .. }
+                | Op::Softcap { .. }
+                | Op::Combine { .. }
                 | Op::Select { .. } => Loaded::Nothing,
             });
             done += step.op.weights().iter().map(|w| plan.weight_of(*w).bytes() as u64).sum::<u64>();
             progress(done.min(total), total);
         }
         Ok(CpuExecutor {
-            slots: vec![Vec::new(); plan.slots.len()],
+            slots: Slots::new(&plan),
             cache: KvCache::new(&plan, options.kv),
             angles: vec![(Vec::new(), Vec::new()); plan.ropes.len()],
             steps,
             kernels,
             plan,
             linear: LinearScratch::default(),
+            experts: ExpertScratch::default(),
             attend: AttendScratch::default(),
             pool,
         })
@@ -105,10 +123,7 @@ impl CpuExecutor {
             for out in step.op.outputs() {
                 // Only as many rows as are used: the logits of a whole prompt would be larger than the model.
                 let rows = if matches!(step.op, Op::Select { .. }) { batch.n_logits() } else { n };
-                let (buffer, size) = (&mut self.slots[usize::from(out.0)], rows * plan.slot_of(out).width);
-                if buffer.len() < size {
-                    buffer.resize(size, 0.0);
-                }
+                self.slots.reserve(out, rows);
             }
             self.step(i, &step.op, batch, &mut n)?;
             if check {
@@ -124,8 +139,7 @@ impl CpuExecutor {
     /// An error if one of the step's outputs is not finite.
     fn check(&self, step: usize, op: &Op, n: usize) -> Result<(), ExecError> {
         for out in op.outputs() {
-            let width = self.plan.slot_of(out).width;
-            let rows = &self.slots[usize::from(out.0)][..n * width];
+            let (rows, width) = (self.slots.rows(out, n), self.slots.width(out));
             if let Some(at) = rows.iter().position(|v| !v.is_finite()) {
                 return Err(ExecError::NotFinite { step: self.plan.describe_step(step), token: at / width });
             }
@@ -137,15 +151,20 @@ impl CpuExecutor {
     fn step(&mut self, i: usize, op: &Op, batch: &Batch<'_>, n: &mut usize) -> Result<(), ExecError> {
         let (kernels, pool) = (&self.kernels, &*self.pool);
         let row_kernels = kernels.elementwise;
-        let width = |slot: SlotId| self.plan.slot_of(slot).width;
+        let plan = &*self.plan;
+        let slots = &mut self.slots;
         match op {
-            Op::Embed { weight, out, scale } => {
+            Op::Embed { weight, index, out, scale } => {
                 let Loaded::Embed(table) = &self.steps[i] else { unreachable!("loaded by kind") };
-                let w = width(*out);
-                let rows = &mut self.slots[usize::from(out.0)];
-                for (token, row) in batch.tokens.iter().zip(rows.chunks_exact_mut(w)) {
-                    table.decode_row(token.token as usize, row).map_err(|why| ExecError::Weight {
-                        name: self.plan.weight_of(*weight).name.clone(),
+                let w = slots.width(*out);
+                let rows = slots.rows_mut(*out, *n).chunks_exact_mut(w);
+                for (token, row) in batch.tokens.iter().zip(rows) {
+                    let at = match index {
+                        Index::Token => token.token,
+                        Index::Position => token.position,
+                    };
+                    table.decode_row(at as usize, row).map_err(|why| ExecError::Weight {
+                        name: plan.weight_of(*weight).name.clone(),
                         why,
                     })?;
                     if *scale != 1.0 {
@@ -153,46 +172,51 @@ impl CpuExecutor {
                     }
                 }
             }
-            Op::RmsNorm { x, weight: _, eps, heads: _, out } => {
-                let Loaded::Vector(weight) = &self.steps[i] else { unreachable!("loaded by kind") };
-                let w = width(*x);
+            Op::Norm { x, kind, weight: _, bias: _, eps, heads, out } => {
+                let Loaded::Norm(weight, bias) = &self.steps[i] else { unreachable!("loaded by kind") };
+                let w = slots.width(*x);
+                let norm = Norm { kind: *kind, len: w / heads, weight, bias, eps: *eps };
                 if x == out {
-                    let rows = &mut self.slots[usize::from(x.0)];
-                    for_row_chunks(pool, *n, w, rows, &|_, rows: &mut [f32], _| {
+                    slots.in_place(pool, *x, *x, *n, &|rows| {
                         let copy = rows.to_vec();
                         // SAFETY: the table's instruction set is available.
-                        unsafe { (row_kernels.rms_norm)(&copy, weight, *eps, rows) };
+                        unsafe { (row_kernels.norm)(&norm, &copy, rows) };
                     });
                 } else {
-                    let (out, x) = two(&mut self.slots, *out, *x);
-                    for_row_chunks(pool, *n, w, out, &|first, rows: &mut [f32], _| {
+                    let mut result = slots.take(*out);
+                    let x = slots.rows(*x, *n);
+                    for_row_chunks(pool, *n, w, &mut result, &|first, rows: &mut [f32], _| {
                         let x = &x[first * w..first * w + rows.len()];
                         // SAFETY: the table's instruction set is available.
-                        unsafe { (row_kernels.rms_norm)(x, weight, *eps, rows) };
+                        unsafe { (row_kernels.norm)(&norm, x, rows) };
                     });
+                    slots.put(*out, result);
                 }
             }
             Op::Linear { x, projections: _ } => {
                 let Loaded::Linear(linear) = &self.steps[i] else { unreachable!("loaded by kind") };
-                let x = std::mem::take(&mut self.slots[usize::from(x.0)]);
+                let input = slots.take(*x);
                 let mut outputs = Vec::with_capacity(linear.projections().len());
                 for p in linear.projections() {
-                    let (ptr, stride) = (self.slots[p.out].as_mut_ptr(), self.plan.slots[p.out].width);
-                    outputs.push(Output { ptr, first_row: 0, stride });
+                    let stride = slots.width(p.out);
+                    outputs.push(Output {
+                        ptr: slots.rows_mut(p.out, *n).as_mut_ptr(),
+                        first_row: 0,
+                        stride,
+                    });
                 }
                 // SAFETY: the plan's validity gives every projection a slot of its own, wide enough, and the slots have
                 // `n` rows.
-                let result = unsafe { linear.run(pool, &x, *n, &outputs, &mut self.linear) };
-                self.slots[op_input(op)] = x;
+                let result = unsafe { linear.run(pool, &input, *n, &outputs, &mut self.linear) };
+                slots.put(*x, input);
                 result?;
             }
             Op::Rope { x, heads: _, head_dim, rope } => {
-                let w = width(*x);
-                let table = &self.plan.ropes[usize::from(rope.0)];
+                let w = slots.width(*x);
+                let table = &plan.ropes[usize::from(rope.0)];
                 let (pairs, half) = (table.pairs, table.frequencies.len());
                 let (cos, sin) = &self.angles[usize::from(rope.0)];
-                let rows = &mut self.slots[usize::from(x.0)];
-                for_row_chunks(pool, *n, w, rows, &|first, rows: &mut [f32], _| {
+                for_row_chunks(pool, *n, w, slots.rows_mut(*x, *n), &|first, rows: &mut [f32], _| {
                     for (i, row) in rows.chunks_exact_mut(w).enumerate() {
                         let at = (first + i) * half..(first + i + 1) * half;
                         // SAFETY: the table's instruction set is available.
@@ -200,78 +224,126 @@ impl CpuExecutor {
                     }
                 });
             }
-            Op::Attend { q, k, v, out, kv, heads, scale, window } => {
+            Op::Attend { q, k, v, out, kv, heads, scale, window, softcap, sinks: _ } => {
+                let Loaded::Vector(sinks) = &self.steps[i] else { unreachable!("loaded by kind") };
                 let layer = usize::from(kv.0);
-                let (wk, wv) = (width(*k), width(*v));
+                let (wk, wv) = (slots.width(*k), slots.width(*v));
+                let (k, v) = (slots.rows(*k, *n), slots.rows(*v, *n));
                 for (t, token) in batch.tokens.iter().enumerate() {
                     let (page, at) = place(batch, token.sequence, token.position);
-                    let (k, v) = (&self.slots[usize::from(k.0)], &self.slots[usize::from(v.0)]);
                     self.cache.store(layer, page, at, &k[t * wk..(t + 1) * wk], &v[t * wv..(t + 1) * wv]);
                 }
-                let mut result = std::mem::take(&mut self.slots[usize::from(out.0)]);
-                let q = &self.slots[usize::from(q.0)];
-                Attend { layer, heads: *heads, scale: *scale, window: *window, q }.run(
-                    kernels,
-                    pool,
-                    &self.cache,
-                    batch,
-                    &mut self.attend,
-                    &mut result,
-                );
-                self.slots[usize::from(out.0)] = result;
+                let mut result = slots.take(*out);
+                let attend = Attend {
+                    layer,
+                    heads: *heads,
+                    scale: *scale,
+                    window: *window,
+                    softcap: *softcap,
+                    sinks,
+                    q: slots.rows(*q, *n),
+                };
+                attend.run(kernels, pool, &self.cache, batch, &mut self.attend, &mut result);
+                slots.put(*out, result);
             }
             Op::Gate { gate, up, out, f } => {
-                let w = width(*out);
-                let mut result = std::mem::take(&mut self.slots[usize::from(out.0)]);
-                let slots = &self.slots;
+                let w = slots.width(*out);
+                let mut result = slots.take(*out);
+                let slots_read = &*slots;
                 for_row_chunks(pool, *n, w, &mut result, &|first, rows: &mut [f32], _| {
                     let part = first * w..first * w + rows.len();
                     // The taken slot may be one of the inputs; it is then read before it is written.
                     let copy = if gate == out || up == out { rows.to_vec() } else { Vec::new() };
                     let read = |slot: &SlotId| {
-                        if slot == out { copy.as_slice() } else { &slots[usize::from(slot.0)][part.clone()] }
+                        if slot == out { copy.as_slice() } else { &slots_read.rows(*slot, *n)[part.clone()] }
                     };
                     // SAFETY: the table's instruction set is available.
                     unsafe { (row_kernels.gate)(read(gate), read(up), *f, rows) };
                 });
-                self.slots[usize::from(out.0)] = result;
+                slots.put(*out, result);
             }
-            Op::Add { x, y, out } => {
-                let w = width(*out);
-                let (acc, y) = if y == out { (y, x) } else { (x, y) };
-                if acc != out {
-                    let (out, x) = two(&mut self.slots, *out, *acc);
-                    out[..*n * w].copy_from_slice(&x[..*n * w]);
+            Op::Activate { x, f, out } => slots.in_place(pool, *x, *out, *n, &|rows| {
+                // SAFETY: the table's instruction set is available.
+                unsafe { (row_kernels.activate)(rows, *f) };
+            }),
+            Op::Scale { x, scale, out } => slots.in_place(pool, *x, *out, *n, &|rows| {
+                // SAFETY: the table's instruction set is available.
+                unsafe { (row_kernels.scale)(rows, *scale) };
+            }),
+            Op::Softcap { x, cap, out } => slots.in_place(pool, *x, *out, *n, &|rows| {
+                // SAFETY: the table's instruction set is available.
+                unsafe { (row_kernels.softcap)(rows, *cap) };
+            }),
+            Op::Add { x, y, scale, out } => {
+                let (w, scale) = (slots.width(*out), *scale);
+                let copy = if y == out { slots.rows(*y, *n).to_vec() } else { Vec::new() };
+                slots.copy(*x, *out, *n);
+                let mut result = slots.take(*out);
+                let y = if y == out { copy.as_slice() } else { slots.rows(*y, *n) };
+                for_row_chunks(pool, *n, w, &mut result, &|first, rows: &mut [f32], _| {
+                    let y = &y[first * w..first * w + rows.len()];
+                    // SAFETY: the table's instruction set is available.
+                    unsafe {
+                        if scale == 1.0 {
+                            (row_kernels.add)(rows, y);
+                        } else {
+                            (row_kernels.add_scaled)(rows, y, scale);
+                        }
+                    }
+                });
+                slots.put(*out, result);
+            }
+            Op::Route { x, bias: _, scoring, normalize, scale, chosen, weights } => {
+                let Loaded::Vector(bias) = &self.steps[i] else { unreachable!("loaded by kind") };
+                let router = Router { bias, scoring: *scoring, normalize: *normalize, scale: *scale };
+                let (n_expert, n_used) = (slots.width(*x), slots.width(*chosen));
+                let mut scratch = vec![0.0; n_expert];
+                let [mut best, mut shares] = [*chosen, *weights].map(|slot| slots.take(slot));
+                let rows = slots.rows(*x, *n).chunks_exact(n_expert).zip(best.chunks_exact_mut(n_used));
+                for ((scores, best), shares) in rows.zip(shares.chunks_exact_mut(n_used)) {
+                    // SAFETY: the table's instruction set is available.
+                    unsafe { (row_kernels.route)(&router, scores, &mut scratch, best, shares) };
                 }
-                if y == out {
-                    self.slots[usize::from(out.0)].iter_mut().for_each(|v| *v += *v);
-                } else {
-                    let (out, y) = two(&mut self.slots, *out, *y);
-                    for_row_chunks(pool, *n, w, out, &|first, rows: &mut [f32], _| {
-                        let y = &y[first * w..first * w + rows.len()];
+                slots.put(*chosen, best);
+                slots.put(*weights, shares);
+            }
+            Op::ExpertLinear { x, cols: _, chosen, projections: _ } => {
+                let Loaded::Experts(experts) = &self.steps[i] else { unreachable!("loaded by kind") };
+                let mut outputs: Vec<_> = experts.outputs().map(|slot| (slot, slots.take(slot))).collect();
+                let (x, chosen) = (slots.rows(*x, *n), slots.rows(*chosen, *n));
+                let done = experts.run(pool, x, chosen, *n, &mut outputs, &mut self.experts);
+                outputs.into_iter().for_each(|(slot, result)| slots.put(slot, result));
+                done?;
+            }
+            Op::Combine { x, weights, out } => {
+                let (w, n_parts) = (slots.width(*out), slots.width(*weights));
+                let mut result = slots.take(*out);
+                let (x, weights) = (slots.rows(*x, *n), slots.rows(*weights, *n));
+                for_row_chunks(pool, *n, w, &mut result, &|first, rows: &mut [f32], _| {
+                    for (i, row) in rows.chunks_exact_mut(w).enumerate() {
+                        let x = &x[(first + i) * n_parts * w..][..n_parts * w];
+                        let weights = &weights[(first + i) * n_parts..][..n_parts];
                         // SAFETY: the table's instruction set is available.
-                        unsafe { (row_kernels.add)(rows, y) };
-                    });
-                }
+                        unsafe { (row_kernels.combine)(x, weights, row) };
+                    }
+                });
+                slots.put(*out, result);
             }
             Op::Select { x, out } => {
-                let w = width(*x);
-                let (out, x) = two(&mut self.slots, *out, *x);
-                let wanted = batch.tokens.iter().enumerate().filter(|(_, t)| t.wants_logits);
+                let w = slots.width(*x);
+                let mut result = slots.take(*out);
+                let rows = slots.rows(*x, *n).chunks_exact(w).zip(batch.tokens);
+                let wanted = rows.filter(|(_, t)| t.wants_logits);
                 *n = 0;
-                for (t, _) in wanted {
-                    out[*n * w..][..w].copy_from_slice(&x[t * w..][..w]);
+                for ((row, _), to) in wanted.zip(result.chunks_exact_mut(w)) {
+                    to.copy_from_slice(row);
                     *n += 1;
                 }
+                slots.put(*out, result);
             }
         }
         Ok(())
     }
-}
-
-/// The slot that a linear step reads.
-fn op_input(op: &Op) -> usize {
-    op.inputs().first().map_or(0, |s| usize::from(s.0))
 }
 
 /// The page and the place within it of a position.
@@ -288,23 +360,22 @@ fn fill_angles(kernels: &Kernels, rope: &Rope, batch: &Batch<'_>, cos: &mut Vec<
     for ((token, cos), sin) in
         batch.tokens.iter().zip(cos.chunks_exact_mut(half)).zip(sin.chunks_exact_mut(half))
     {
-        let position = token.position as f32;
+        let (position, magnitude) = (token.position as f32, rope.magnitude(token.position));
         // SAFETY: the table's instruction set is available.
-        unsafe { (kernels.elementwise.angles)(position, &rope.frequencies, rope.magnitude, cos, sin) };
+        unsafe { (kernels.elementwise.angles)(position, &rope.frequencies, magnitude, cos, sin) };
     }
 }
 
 impl Executor for CpuExecutor {
     fn forward(&mut self, batch: Batch<'_>, logits: &mut Vec<f32>) -> Result<(), ExecError> {
         self.run_steps(&batch, false)?;
-        let n = batch.n_logits() * self.plan.n_vocab;
-        let rows = &self.slots[usize::from(self.plan.logits.0)][..n];
+        let rows = self.slots.rows(self.plan.logits, batch.n_logits());
         // The sum of `v * 0` is 0 unless a value is not finite; then the steps run again to find the culprit.
         if rows.iter().fold(0.0f32, |sum, v| sum + v * 0.0) != 0.0 {
             self.run_steps(&batch, true)?;
         }
         logits.clear();
-        logits.extend_from_slice(&self.slots[usize::from(self.plan.logits.0)][..n]);
+        logits.extend_from_slice(self.slots.rows(self.plan.logits, batch.n_logits()));
         Ok(())
     }
 

@@ -4,15 +4,18 @@ mod acts;
 mod attend;
 mod backend;
 mod executor;
+mod experts;
 mod isa;
 mod kernels;
 mod kv;
 mod linear;
 pub mod math;
+mod matmul;
 mod memory;
 mod pack;
 pub mod pool;
 mod rows;
+mod slots;
 mod weights;
 
 pub use backend::CpuBackend;

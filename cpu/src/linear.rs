@@ -6,14 +6,12 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use llamay_formats::{Activation, Format, QuantizedRow};
-use llamay_plan::{ExecError, Projection};
+use llamay_plan::{ExecError, Plan, Projection, SlotId};
 
-use crate::acts::ActLayout;
-use crate::kernels::{FloatArgs, Kernels, MatArgs};
+use crate::kernels::Kernels;
+use crate::matmul::{Columns, InputScratch, Inputs, Output, multiply};
 use crate::pool::{Job, Pool};
-use crate::rows::for_row_chunks;
-use crate::weights::{Loader, Matrix, RawMatrix};
+use crate::weights::{Loader, Matrix};
 
 /// Bytes of weights in one chunk of a decode step: some microseconds' worth of reading.
 const CHUNK_BYTES: usize = 1 << 15;
@@ -26,8 +24,8 @@ const TASKS_PER_THREAD: usize = 8;
 pub(crate) struct LoadedProjection {
     matrix: Matrix,
     bias: Option<Vec<f32>>,
-    /// Index of the output slot.
-    pub(crate) out: usize,
+    /// The output slot.
+    pub(crate) out: SlotId,
     /// Its first row in the job's output.
     first_row: usize,
 }
@@ -47,30 +45,15 @@ pub(crate) struct Linear {
 struct Core {
     projections: Vec<LoadedProjection>,
     kernels: Kernels,
-    /// The records that the projections need, each once, and where each begins in a job's input.
-    layouts: Vec<(ActLayout, usize)>,
-    /// The kinds that a projection reads as [`QuantizedRow`]s (or, for `F32`, as plain rows).
-    references: Vec<Activation>,
-    k: usize,
+    inputs: Inputs,
 }
 
 /// Buffers that linear steps share.
 #[derive(Default)]
 pub(crate) struct LinearScratch {
-    /// Records of each kind.
-    records: [Vec<u32>; 3],
-    /// Reference rows of each kind.
-    rows: [Vec<QuantizedRow>; 3],
+    inputs: InputScratch,
     job_input: Vec<u32>,
     job_output: Vec<f32>,
-}
-
-const fn index(kind: Activation) -> usize {
-    match kind {
-        Activation::F32 => 0,
-        Activation::I8x32 => 1,
-        Activation::I8x256 => 2,
-    }
 }
 
 /// Rows of one projection's output, for one task.
@@ -78,40 +61,6 @@ const fn index(kind: Activation) -> usize {
 struct Task {
     projection: usize,
     rows: Range<usize>,
-}
-
-/// Where a projection's outputs go.
-#[derive(Clone, Copy)]
-pub(crate) struct Output {
-    /// Row `first_row` of the first column.
-    pub(crate) ptr: *mut f32,
-    pub(crate) first_row: usize,
-    /// Floats from one column to the next.
-    pub(crate) stride: usize,
-}
-
-// SAFETY: tasks write disjoint rows through it.
-unsafe impl Send for Output {}
-// SAFETY: as above.
-unsafe impl Sync for Output {}
-
-/// The input columns in the form that one matrix reads.
-enum Columns<'a> {
-    Records(&'a ActLayout, &'a [u32]),
-    Quantized(&'a [QuantizedRow]),
-    Floats(&'a [f32]),
-}
-
-/// Whether a matrix's kernel reads records, or the reference its rows.
-fn reads_records(matrix: &Matrix, kernels: &Kernels) -> bool {
-    match matrix {
-        Matrix::Packed(_) => true,
-        Matrix::Raw(m) => has_float_kernel(m, kernels),
-    }
-}
-
-fn has_float_kernel(m: &RawMatrix, kernels: &Kernels) -> bool {
-    kernels.float.is_some() && matches!(m.format, Format::F32 | Format::F16 | Format::BF16)
 }
 
 impl Linear {
@@ -125,29 +74,16 @@ impl Linear {
         let threads = loader.pool.threads();
         let (mut loaded, mut job_rows) = (Vec::with_capacity(projections.len()), 0);
         for p in projections {
-            let matrix = loader.matrix(p.weight)?;
-            let bias = p.bias.map(|b| loader.vector(b)).transpose()?;
-            let rows = matrix.rows();
-            loaded.push(LoadedProjection { matrix, bias, out: usize::from(p.out.0), first_row: job_rows });
+            let rows = loader.plan.slot_of(p.out).width;
+            let matrix = loader.matrix(p.weight, rows)?;
+            let bias = p.bias.map(|b| loader.elements(b, rows)).transpose()?;
+            loaded.push(LoadedProjection { matrix, bias, out: p.out, first_row: job_rows });
             job_rows += rows.next_multiple_of(CHUNK_ROWS);
         }
-        let (mut layouts, mut references): (Vec<(ActLayout, usize)>, _) = (Vec::new(), Vec::new());
-        let mut words = 0;
-        for p in &loaded {
-            let kind = p.matrix.format().activation();
-            if !reads_records(&p.matrix, &kernels) {
-                if !references.contains(&kind) {
-                    references.push(kind);
-                }
-            } else if layouts.iter().all(|(l, _)| l.kind != kind) {
-                let layout = ActLayout::new(kind, x_width);
-                layouts.push((layout, words));
-                words += layout.words;
-            }
-        }
         let tasks = tasks(&loaded, threads);
-        let bytes: usize = projections.iter().map(|p| loader.plan.weight_of(p.weight).bytes()).sum();
-        let core = Arc::new(Core { projections: loaded, kernels, layouts, references, k: x_width });
+        let bytes = projections.iter().map(|p| part_bytes(loader.plan, p)).sum();
+        let inputs = Inputs::of(loaded.iter().map(|p| &p.matrix), &kernels, x_width);
+        let core = Arc::new(Core { projections: loaded, kernels, inputs });
         let job = Arc::clone(&core);
         let chunk_rows = chunk_rows(job_rows, bytes, threads);
         Ok(Linear { core, job, tasks, chunk_rows, job_rows })
@@ -172,7 +108,7 @@ impl Linear {
         scratch: &mut LinearScratch,
     ) -> Result<(), ExecError> {
         let core = &*self.core;
-        if n == 1 && core.references.is_empty() {
+        if n == 1 && core.inputs.references.is_empty() {
             self.run_job(pool, x, outputs, scratch);
         } else {
             self.run_tasks(pool, x, n, outputs, scratch)?;
@@ -192,12 +128,11 @@ impl Linear {
     /// One token, in chunks that may be redone.
     fn run_job(&self, pool: &Pool, x: &[f32], outputs: &[Output], scratch: &mut LinearScratch) {
         let core = &*self.core;
-        let words = core.layouts.iter().map(|(l, _)| l.words).sum();
-        scratch.job_input.resize(words, 0);
-        for (layout, at) in &core.layouts {
+        scratch.job_input.resize(core.inputs.words(), 0);
+        for (layout, at) in &core.inputs.layouts {
             let record = &mut scratch.job_input[*at..at + layout.words];
             // SAFETY: the table's instruction set is available.
-            unsafe { (core.kernels.elementwise.record)(&x[..core.k], layout, record) };
+            unsafe { (core.kernels.elementwise.record)(&x[..core.inputs.k], layout, record) };
         }
         scratch.job_output.resize(self.job_rows, 0.0);
         pool.run_job(&self.job, &scratch.job_input, self.chunk_rows, &mut scratch.job_output);
@@ -218,40 +153,16 @@ impl Linear {
         scratch: &mut LinearScratch,
     ) -> Result<(), ExecError> {
         let core = &*self.core;
-        for (layout, _) in &core.layouts {
-            let records = &mut scratch.records[index(layout.kind)];
-            records.resize(n * layout.words, 0);
-            for_row_chunks(pool, n, layout.words, records, &|first, records: &mut [u32], _| {
-                for (i, record) in records.chunks_exact_mut(layout.words).enumerate() {
-                    let row = &x[(first + i) * core.k..][..core.k];
-                    // SAFETY: the table's instruction set is available.
-                    unsafe { (core.kernels.elementwise.record)(row, layout, record) };
-                }
-            });
-        }
-        for kind in &core.references {
-            let rows = &mut scratch.rows[index(*kind)];
-            rows.clear();
-            if *kind != Activation::F32 {
-                rows.extend(x.chunks_exact(core.k).take(n).map(|row| QuantizedRow::new(*kind, row)));
-            }
-        }
-        let scratch = &*scratch;
+        core.inputs.fill(&core.kernels, pool, x, n, &mut scratch.inputs);
+        let filled = &scratch.inputs;
         let failed = Mutex::new(None);
         pool.run(self.tasks.len(), &|task, _| {
             let Task { projection, rows } = &self.tasks[task];
             let p = &core.projections[*projection];
-            let kind = p.matrix.format().activation();
-            let layout = core.layouts.iter().find(|(l, _)| l.kind == kind);
-            let columns = match layout {
-                Some((layout, _)) if reads_records(&p.matrix, &core.kernels) => {
-                    Columns::Records(layout, &scratch.records[index(kind)])
-                }
-                _ if kind == Activation::F32 => Columns::Floats(x),
-                _ => Columns::Quantized(&scratch.rows[index(kind)]),
-            };
-            // SAFETY: the records are those of `n` columns, and the task alone has these rows of the output.
-            if let Err(why) = unsafe { core.rows(p, rows.clone(), &columns, n, outputs[*projection]) } {
+            let columns = core.inputs.columns(&p.matrix, &core.kernels, x, filled, 0..n);
+            // SAFETY: the columns are `n`, and the task alone has these rows of the output.
+            let result = unsafe { core.multiply(p, rows.clone(), &columns, n, outputs[*projection]) };
+            if let Err(why) = result {
                 *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
             }
         });
@@ -276,6 +187,12 @@ fn tasks(projections: &[LoadedProjection], threads: usize) -> Vec<Task> {
     tasks
 }
 
+/// Bytes in the file of a projection's rows.
+fn part_bytes(plan: &Plan, p: &Projection) -> usize {
+    let weight = plan.weight_of(p.weight.weight);
+    plan.slot_of(p.out).width * weight.format.row_bytes(weight.cols).unwrap_or(0)
+}
+
 /// Rows of a chunk: at least [`CHUNK_BYTES`] of weights, and where that allows it four chunks a thread.
 fn chunk_rows(rows: usize, bytes: usize, threads: usize) -> usize {
     let least = (CHUNK_BYTES * rows).div_ceil(bytes.max(1));
@@ -292,7 +209,7 @@ impl Job for Core {
                 continue;
             }
             let kind = p.matrix.format().activation();
-            let Some((layout, at)) = self.layouts.iter().find(|(l, _)| l.kind == kind) else {
+            let Some((layout, at)) = self.inputs.layouts.iter().find(|(l, _)| l.kind == kind) else {
                 unreachable!("a job has records for every projection")
             };
             let rows = from - p.first_row..to - p.first_row;
@@ -300,18 +217,18 @@ impl Job for Core {
                 Output { ptr: out[from - first..to - first].as_mut_ptr(), first_row: rows.start, stride: 0 };
             let columns = Columns::Records(layout, &input[*at..at + layout.words]);
             // SAFETY: the input holds one column's records, and `out` is this call's own.
-            let result = unsafe { self.rows(p, rows, &columns, 1, output) };
+            let result = unsafe { self.multiply(p, rows, &columns, 1, output) };
             debug_assert!(result.is_ok(), "a matrix that reads records is in memory");
         }
     }
 }
 
 impl Core {
-    /// Some rows of one projection, all columns. `rows` begins at a multiple of the matrix's unit.
+    /// Some rows of one projection, all columns.
     ///
     /// # Safety
-    /// `columns` holds `n` columns, and nobody else has these rows of the output.
-    unsafe fn rows(
+    /// As for [`multiply`].
+    unsafe fn multiply(
         &self,
         p: &LoadedProjection,
         rows: Range<usize>,
@@ -319,59 +236,8 @@ impl Core {
         n: usize,
         out: Output,
     ) -> Result<(), String> {
-        match (&p.matrix, columns) {
-            (Matrix::Packed(weights), Columns::Records(layout, x)) => {
-                let kernel = self.kernels.matmul(weights.format).ok_or("no kernel for a packed format")?;
-                let args = MatArgs {
-                    weights,
-                    groups: rows.start / weights.lanes..rows.end.div_ceil(weights.lanes),
-                    layout,
-                    x,
-                    n_cols: n,
-                    out: out.ptr,
-                    first_row: out.first_row,
-                    out_stride: out.stride,
-                };
-                // SAFETY: the weights were packed for this table; the rest is the caller's word.
-                unsafe { kernel(&args) };
-            }
-            (Matrix::Raw(raw), Columns::Records(_, x)) => {
-                let kernel = self.kernels.float.ok_or("no kernel for float rows")?;
-                let args = FloatArgs {
-                    format: raw.format,
-                    weights: &raw.bytes()?,
-                    k: self.k,
-                    rows,
-                    x,
-                    n_cols: n,
-                    out: out.ptr,
-                    first_row: out.first_row,
-                    out_stride: out.stride,
-                };
-                // SAFETY: the weights are whole rows of the file; the rest is the caller's word.
-                unsafe { kernel(&args) };
-            }
-            (Matrix::Raw(raw), columns) => {
-                let size = raw.format.row_bytes(self.k).ok_or("a row is no whole number of blocks")?;
-                let bytes = raw.bytes()?;
-                for row in rows {
-                    let w = &bytes[row * size..(row + 1) * size];
-                    for col in 0..n {
-                        let y = match columns {
-                            Columns::Quantized(x) => raw.format.dot(w, &x[col]),
-                            Columns::Floats(x) => raw.format.dot_f32(w, &x[col * self.k..][..self.k]),
-                            Columns::Records(..) => unreachable!("matched above"),
-                        };
-                        // SAFETY: the caller vouches for this row of the output.
-                        unsafe { *out.ptr.add(col * out.stride + row - out.first_row) = y };
-                    }
-                }
-            }
-            (Matrix::Packed(_), Columns::Quantized(_) | Columns::Floats(_)) => {
-                unreachable!("packed rows are multiplied with records")
-            }
-        }
-        Ok(())
+        // SAFETY: passed on to the caller.
+        unsafe { multiply(&self.kernels, &p.matrix, self.inputs.k, rows, columns, n, out) }
     }
 }
 

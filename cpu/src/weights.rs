@@ -1,10 +1,11 @@
 //! Weights on the CPU: packed at load where the instruction set has a kernel for the format, else as the file has them.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use llamay_formats::Format;
-use llamay_plan::{ExecError, Op, Plan, WeightId, WeightSource};
+use llamay_plan::{ExecError, ExpertProjection, Op, Plan, Rows, WeightId, WeightSource};
 
 use crate::kernels::Kernels;
 use crate::memory::Arena;
@@ -32,9 +33,18 @@ pub(crate) struct RawMatrix {
     pub(crate) rows: usize,
     pub(crate) k: usize,
     id: WeightId,
+    /// Of the weight's bytes.
+    range: Range<usize>,
     source: Arc<dyn WeightSource>,
     /// The bytes, where the source gives no lasting view of them (a file of the other byte order).
     owned: Option<Vec<u8>>,
+}
+
+/// Where some rows of a weight are in its bytes.
+fn byte_range(plan: &Plan, part: Rows, rows: usize) -> Range<usize> {
+    let weight = plan.weight_of(part.weight);
+    let row = weight.format.row_bytes(weight.cols).unwrap_or(0);
+    part.first_row * row..(part.first_row + rows) * row
 }
 
 fn weight_error(plan: &Plan, id: WeightId, why: String) -> ExecError {
@@ -42,22 +52,26 @@ fn weight_error(plan: &Plan, id: WeightId, why: String) -> ExecError {
 }
 
 impl RawMatrix {
-    /// A view of the weight's rows.
+    /// A view of some of the weight's rows.
     pub(crate) fn new(
         plan: &Plan,
-        id: WeightId,
+        part: Rows,
+        rows: usize,
         source: &Arc<dyn WeightSource>,
     ) -> Result<RawMatrix, ExecError> {
+        let id = part.weight;
         let weight = plan.weight_of(id);
+        let range = byte_range(plan, part, rows);
         let owned = match source.bytes(id).map_err(|why| weight_error(plan, id, why))? {
             Cow::Borrowed(_) => None,
-            Cow::Owned(bytes) => Some(bytes),
+            Cow::Owned(bytes) => Some(bytes[range.clone()].to_vec()),
         };
         Ok(RawMatrix {
             format: weight.format,
-            rows: weight.rows,
+            rows,
             k: weight.cols,
             id,
+            range,
             source: Arc::clone(source),
             owned,
         })
@@ -65,9 +79,13 @@ impl RawMatrix {
 
     /// All rows.
     pub(crate) fn bytes(&self) -> Result<Cow<'_, [u8]>, String> {
+        let range = self.range.clone();
         match &self.owned {
             Some(bytes) => Ok(Cow::Borrowed(bytes)),
-            None => self.source.bytes(self.id),
+            None => Ok(match self.source.bytes(self.id)? {
+                Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[range]),
+                Cow::Owned(bytes) => Cow::Owned(bytes[range].to_vec()),
+            }),
         }
     }
 
@@ -75,7 +93,8 @@ impl RawMatrix {
     pub(crate) fn decode_row(&self, row: usize, out: &mut [f32]) -> Result<(), String> {
         let size = self.format.row_bytes(self.k).unwrap_or(0);
         let bytes = self.bytes()?;
-        self.format.decode(&bytes[row * size..(row + 1) * size], out);
+        let row = bytes.get(row * size..(row + 1) * size).ok_or_else(|| format!("it has no row {row}"))?;
+        self.format.decode(row, out);
         Ok(())
     }
 }
@@ -123,28 +142,30 @@ impl<'a> Loader<'a> {
         pool: &'a Pool,
     ) -> Result<Loader<'a>, ExecError> {
         let mut total = 0usize;
-        for step in &plan.steps {
-            let Op::Linear { projections, .. } = &step.op else { continue };
-            total += projections.iter().filter_map(|p| packed_bytes(plan, p.weight, kernels)).sum::<usize>();
+        for (part, rows) in plan.steps.iter().flat_map(|step| matrices(plan, &step.op)) {
+            total += packed_bytes(plan, part, rows, kernels).unwrap_or(0);
         }
         let arena = Arena::new(total)
             .ok_or(ExecError::OutOfMemory { what: "packed weights", bytes: total as u64 })?;
         Ok(Loader { plan, source, kernels, pool, arena })
     }
 
-    /// A matrix, packed on all threads where the kernels read packed rows of its format.
-    pub(crate) fn matrix(&mut self, id: WeightId) -> Result<Matrix, ExecError> {
-        let Some(size) = packed_bytes(self.plan, id, self.kernels) else {
-            return RawMatrix::new(self.plan, id, self.source).map(Matrix::Raw);
+    /// Some rows of a weight as a matrix, packed on all threads where the kernels read packed rows of its format.
+    pub(crate) fn matrix(&mut self, part: Rows, rows: usize) -> Result<Matrix, ExecError> {
+        let Some(size) = packed_bytes(self.plan, part, rows, self.kernels) else {
+            return RawMatrix::new(self.plan, part, rows, self.source).map(Matrix::Raw);
         };
+        let id = part.weight;
         let weight = self.plan.weight_of(id);
         let lanes = self.kernels.isa.group_rows();
         let data = self
             .arena
             .take(size)
             .ok_or(ExecError::OutOfMemory { what: "packed weights", bytes: size as u64 })?;
-        let mut packed = PackedMatrix::new(weight.format, weight.rows, weight.cols, lanes, data);
+        let mut packed = PackedMatrix::new(weight.format, rows, weight.cols, lanes, data);
         let bytes = self.source.bytes(id).map_err(|why| weight_error(self.plan, id, why))?;
+        let range = byte_range(self.plan, part, rows);
+        let bytes = &bytes[range.clone()];
         let group_rows_bytes = lanes * weight.format.row_bytes(weight.cols).unwrap_or(0);
         let share = bytes.len().div_ceil(4 * self.pool.threads());
         let chunk = share.clamp(LEAST_CHUNK, PACK_CHUNK);
@@ -161,17 +182,28 @@ impl<'a> Loader<'a> {
                 pack_group(weight.format, weight.cols, lanes, rows, group);
             }
             if chunk == PACK_CHUNK {
-                self.source.release(id, first..(first + groups.len() * group_rows_bytes).min(bytes.len()));
+                let end = (first + groups.len() * group_rows_bytes).min(bytes.len());
+                self.source.release(id, range.start + first..range.start + end);
             }
         });
         drop(tasks);
         drop(groups);
         // All of a small matrix, and of a large one the pages that two tasks shared.
-        self.source.release(id, 0..bytes.len());
+        self.source.release(id, range);
         Ok(Matrix::Packed(packed))
     }
 
-    /// A vector of any format, decoded.
+    /// Some elements of a vector, decoded.
+    pub(crate) fn elements(&self, part: Rows, len: usize) -> Result<Vec<f32>, ExecError> {
+        Ok(self.vector(part.weight)?[part.first_row..][..len].to_vec())
+    }
+
+    /// A vector, or a small matrix, of any format, decoded; nothing where there is none.
+    pub(crate) fn optional_vector(&self, id: Option<WeightId>) -> Result<Vec<f32>, ExecError> {
+        id.map_or(Ok(Vec::new()), |id| self.vector(id))
+    }
+
+    /// A vector, or a small matrix, of any format, decoded.
     pub(crate) fn vector(&self, id: WeightId) -> Result<Vec<f32>, ExecError> {
         let weight = self.plan.weight_of(id);
         let bytes = self.source.bytes(id).map_err(|why| weight_error(self.plan, id, why))?;
@@ -181,9 +213,22 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// Bytes of a weight's packed form; `None` where its kernel reads rows as the file has them.
-fn packed_bytes(plan: &Plan, id: WeightId, kernels: &Kernels) -> Option<usize> {
-    let weight = plan.weight_of(id);
+/// The parts of weights that a step multiplies with, and the rows of each.
+fn matrices(plan: &Plan, op: &Op) -> Vec<(Rows, usize)> {
+    let width = |slot| plan.slot_of(slot).width;
+    match op {
+        Op::Linear { projections, .. } => projections.iter().map(|p| (p.weight, width(p.out))).collect(),
+        Op::ExpertLinear { chosen, projections, .. } => {
+            let of_one = |p: &ExpertProjection| width(p.out) / width(*chosen);
+            projections.iter().flat_map(|p| p.experts.iter().map(move |e| (*e, of_one(p)))).collect()
+        }
+        _ => vec![],
+    }
+}
+
+/// Bytes of the packed form of some rows; `None` where their kernel reads rows as the file has them.
+fn packed_bytes(plan: &Plan, part: Rows, rows: usize, kernels: &Kernels) -> Option<usize> {
+    let weight = plan.weight_of(part.weight);
     kernels.matmul(weight.format)?;
-    PackedMatrix::bytes(weight.format, weight.rows, weight.cols, kernels.isa.group_rows())
+    PackedMatrix::bytes(weight.format, rows, weight.cols, kernels.isa.group_rows())
 }

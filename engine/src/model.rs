@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use llamay_cpu::CpuBackend;
 use llamay_gguf::Gguf;
+use llamay_model::PlanOptions;
 use llamay_plan::{Backend, Executor, KvType, LoadOptions, Placement, Plan};
 use llamay_tokenizer::Tokenizer;
 use llamay_tokenizer::template::ChatTemplate;
@@ -77,10 +78,10 @@ impl Model {
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<Model, Error> {
         let gguf = Arc::new(gguf);
-        let loaded = llamay_model::load(&gguf)?;
+        let loaded = llamay_model::load_with(&gguf, PlanOptions { n_ctx: options.context })?;
         let plan = Arc::new(loaded.plan);
         let tokenizer = Tokenizer::from_gguf(&gguf)?;
-        let context = options.context.unwrap_or(plan.n_ctx_train as usize).max(1);
+        let context = context(&plan, options)?;
         let warnings = warnings(&plan, &loaded.unused, options);
         let threads = options.threads.unwrap_or_else(llamay_cpu::available_threads);
         let cpu = CpuBackend::new(options.isa, threads);
@@ -166,6 +167,17 @@ impl Model {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         // A panic in a forward call leaves pages and weights whole, so the lock's poison means nothing.
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Positions of a session: what the user asks for, or what the model was trained for.
+fn context(plan: &Plan, options: &Options) -> Result<usize, Error> {
+    let most = plan.n_ctx_max().unwrap_or(usize::MAX);
+    match options.context {
+        Some(n) if n > most => Err(Error::Unfit(format!(
+            "a context of {n} is not possible: the model has an embedding for each of {most} positions"
+        ))),
+        wish => Ok(wish.unwrap_or(plan.n_ctx_train as usize).clamp(1, most)),
     }
 }
 

@@ -8,6 +8,7 @@
 use llamay_formats::tree8;
 use llamay_plan::{KV_PAGE, KvType};
 
+use super::elementwise::softcap;
 use super::simd::Simd;
 use crate::math;
 
@@ -30,6 +31,8 @@ pub(crate) struct TileArgs<'a> {
     pub(crate) v_stride: usize,
     /// The factor of every score.
     pub(crate) scale: f32,
+    /// The bound of scores.
+    pub(crate) softcap: Option<f32>,
     pub(crate) kv: KvType,
     pub(crate) k: *const u8,
     pub(crate) v: *const u8,
@@ -109,7 +112,7 @@ unsafe fn several<S: Simd, const HALF: bool, const Q: usize>(
             }
         }
         for (p, query) in p.iter_mut().zip(queries) {
-            let (m, l) = exponentials(p, args.scale, query.lo, query.hi);
+            let (m, l) = exponentials(p, args, query.lo, query.hi);
             *query.out.add(args.v_stride) = m;
             *query.out.add(args.v_stride + 1) = l;
         }
@@ -167,14 +170,20 @@ unsafe fn scores<S: Simd, const HALF: bool, const Q: usize, const V: usize>(
 
 /// Turns products into weights `exp(score - maximum)`, 0 outside of `lo..hi`; returns the maximum and the sum.
 #[inline(always)]
-pub(crate) fn exponentials(p: &mut [f32; KV_PAGE], scale: f32, lo: usize, hi: usize) -> (f32, f32) {
+pub(crate) fn exponentials(p: &mut [f32; KV_PAGE], args: &TileArgs<'_>, lo: usize, hi: usize) -> (f32, f32) {
+    for v in p.iter_mut() {
+        *v *= args.scale;
+    }
+    if let Some(cap) = args.softcap {
+        softcap(p, cap);
+    }
     let mut max = [f32::NEG_INFINITY; 16];
     let (rows, _) = p.as_chunks_mut::<16>();
     for (i, row) in rows.iter_mut().enumerate() {
         for (j, (v, m)) in row.iter_mut().zip(&mut max).enumerate() {
             let at = 16 * i + j;
             let seen = (at >= lo) & (at < hi);
-            *v = if seen { *v * scale } else { f32::NEG_INFINITY };
+            *v = if seen { *v } else { f32::NEG_INFINITY };
             *m = if *v > *m { *v } else { *m };
         }
     }

@@ -28,7 +28,7 @@ pub(crate) use crate::acts::ActLayout;
 use crate::isa::Isa;
 use crate::pack::PackedMatrix;
 pub(crate) use attention::{Query, TileArgs, TileFn};
-pub(crate) use elementwise::Elementwise;
+pub(crate) use elementwise::{Elementwise, Norm, Router};
 
 /// A matrix product over packed rows, or a part of it.
 pub(crate) struct MatArgs<'a> {

@@ -31,7 +31,7 @@ pub(crate) unsafe fn attention_tile(args: &TileArgs<'_>) {
                     *p = (*query.q.add(d)).mul_add(element(args.kv, args.k, d * KV_PAGE + j), *p);
                 }
             }
-            let (m, l) = exponentials(&mut p, args.scale, query.lo, query.hi);
+            let (m, l) = exponentials(&mut p, args, query.lo, query.hi);
             for d in 0..args.v_stride {
                 let mut value = 0.0f32;
                 for (j, p) in p.iter().enumerate().take(query.hi).skip(query.lo) {

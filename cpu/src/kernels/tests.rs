@@ -1,7 +1,7 @@
 //! Every kernel of every instruction set that this machine has gives the portable kernel's bits.
 
 use llamay_formats::{Activation, Format, QuantizedRow};
-use llamay_plan::{KV_PAGE, KvType, Nonlinearity, RopePairs};
+use llamay_plan::{Gating, KV_PAGE, KvType, Nonlinearity, NormKind, RopePairs, Scoring};
 
 use super::*;
 use crate::math;
@@ -28,6 +28,15 @@ impl Random {
         (0..n).map(|_| self.float()).collect()
     }
 }
+
+const NONLINEARITIES: [Nonlinearity; 6] = [
+    Nonlinearity::Silu,
+    Nonlinearity::GeluTanh,
+    Nonlinearity::Gelu,
+    Nonlinearity::Relu,
+    Nonlinearity::ReluSquared,
+    Nonlinearity::Sigmoid,
+];
 
 /// How the bytes of test weights are chosen.
 #[derive(Clone, Copy, Debug)]
@@ -299,15 +308,41 @@ fn row_kernels_equal_the_portable_ones() {
             let mut out = [vec![0.0; 4 * n], vec![0.0; 4 * n]];
             // SAFETY: the instruction sets are available.
             unsafe {
-                (e.rms_norm)(&x, &w, 1e-5, &mut out[0]);
-                (portable.rms_norm)(&x, &w, 1e-5, &mut out[1]);
-                assert_same_bits(&out[0], &out[1], "rms_norm");
-                for f in [Nonlinearity::Silu, Nonlinearity::GeluTanh] {
-                    let wide: Vec<f32> = x.iter().map(|v| v * 30.0).collect();
+                let none: &[f32] = &[];
+                for kind in [NormKind::Rms, NormKind::Layer] {
+                    // Shared, one for each part, none.
+                    for (weight, bias) in
+                        [(&w[..], none), (&w, &w), (&x, none), (&x, &y), (none, none), (none, &w)]
+                    {
+                        let norm = Norm { kind, len: n, weight, bias, eps: 1e-5 };
+                        (e.norm)(&norm, &x, &mut out[0]);
+                        (portable.norm)(&norm, &x, &mut out[1]);
+                        assert_same_bits(&out[0], &out[1], "norm");
+                    }
+                }
+                let wide: Vec<f32> = x.iter().map(|v| v * 30.0).collect();
+                for f in NONLINEARITIES.map(Gating::Product).into_iter().chain([Gating::ClippedSwiglu]) {
                     (e.gate)(&wide, &y, f, &mut out[0]);
                     (portable.gate)(&wide, &y, f, &mut out[1]);
                     assert_same_bits(&out[0], &out[1], "gate");
                 }
+                for f in NONLINEARITIES {
+                    out = [wide.clone(), wide.clone()];
+                    (e.activate)(&mut out[0], f);
+                    (portable.activate)(&mut out[1], f);
+                    assert_same_bits(&out[0], &out[1], "activate");
+                }
+                out = [wide.clone(), wide.clone()];
+                for (e, out) in [e, portable].iter().zip(&mut out) {
+                    (e.softcap)(out, 15.0);
+                    (e.scale)(out, 0.3);
+                    (e.add_scaled)(out, &y, -1.7);
+                }
+                assert_same_bits(&out[0], &out[1], "softcap, scale, add_scaled");
+                let mut sums = [vec![0.0; n], vec![0.0; n]];
+                (e.combine)(&x, &[0.3, -1.0, 0.0, 2.5], &mut sums[0]);
+                (portable.combine)(&x, &[0.3, -1.0, 0.0, 2.5], &mut sums[1]);
+                assert_same_bits(&sums[0], &sums[1], "combine");
                 out = [x.clone(), x.clone()];
                 (e.add)(&mut out[0], &y);
                 (portable.add)(&mut out[1], &y);
@@ -332,6 +367,42 @@ fn row_kernels_equal_the_portable_ones() {
                     (e.merge)(&mut out[0], &y);
                     (portable.merge)(&mut out[1], &y);
                     assert_same_bits(&out[0], &out[1], "merge");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn routers_choose_the_best_and_of_equals_the_first() {
+    let mut random = Random(8);
+    let portable = elementwise::portable();
+    for kernels in isas() {
+        for n in [1, 3, 8, 60, 128] {
+            // Few values, so that many scores are equal.
+            let scores: Vec<f32> = random.floats(n).iter().map(|v| (v * 2.0).round() / 2.0).collect();
+            let bias = random.floats(n);
+            let n_used = n.min(6);
+            for scoring in [Scoring::Softmax, Scoring::SoftmaxOfChosen, Scoring::Sigmoid] {
+                for (bias, normalize) in [(&bias[..0], false), (&bias[..0], true), (&bias[..], true)] {
+                    let router = Router { bias, scoring, normalize, scale: 1.5 };
+                    let mut results = Vec::new();
+                    for e in [kernels.elementwise, portable] {
+                        let (mut chosen, mut weights) = (vec![0.0; n_used], vec![0.0; n_used]);
+                        // SAFETY: the instruction sets are available.
+                        unsafe { (e.route)(&router, &scores, &mut vec![0.0; n], &mut chosen, &mut weights) };
+                        results.push([chosen, weights]);
+                    }
+                    assert_same_bits(&results[0][0], &results[1][0], "chosen");
+                    assert_same_bits(&results[0][1], &results[1][1], "weights");
+                    let chosen: Vec<usize> = results[0][0].iter().map(|e| *e as usize).collect();
+                    let weights = &results[0][1];
+                    assert!(!normalize || (weights.iter().sum::<f32>() - 1.5).abs() < 1e-5);
+                    if bias.is_empty() {
+                        let mut order: Vec<usize> = (0..n).collect();
+                        order.sort_by(|a, b| scores[*b].partial_cmp(&scores[*a]).expect("numbers"));
+                        assert_eq!(chosen, order[..n_used], "the sort is stable, so equals stay in order");
+                    }
                 }
             }
         }
@@ -371,6 +442,7 @@ fn attention_tiles_equal_the_reference() {
                             head_dim,
                             v_stride,
                             scale: 0.125,
+                            softcap: (n == 2).then_some(5.0),
                             kv: kind,
                             k: base,
                             v: base.wrapping_add(v_at * kind.bytes()),

@@ -13,6 +13,7 @@
 //! | [`sin_cos`] | 1.1 ulp for angles up to 2²¹ |
 //! | [`sigmoid`], [`silu`] | 3.0 ulp |
 //! | [`gelu_tanh`], [`gelu_erf`] | 1.5 × 10⁻⁷ of `x` (a relative bound cannot hold in their negative tails) |
+//! | [`relu`], [`relu_squared`] | 0.5 ulp |
 //! | [`recip`], [`recip_newton`] | 0.5 ulp |
 //! | [`rsqrt`] | 1.5 ulp |
 //!
@@ -25,11 +26,13 @@
 mod erf;
 mod exp;
 mod recip;
+mod relu;
 mod trig;
 
 pub use erf::{erf, gelu_erf};
 pub use exp::{exp, gelu_tanh, sigmoid, silu, tanh};
 pub use recip::{div_newton, recip, recip_newton, rsqrt};
+pub use relu::{clipped_swiglu, relu, relu_squared};
 pub use trig::{MAX_ANGLE, sin_cos};
 
 /// Adding this to |x| < 2²² rounds x to the nearest integer (ties to even): it leaves no mantissa bits for a fraction.
