@@ -5,7 +5,7 @@
 
 use llamay_plan::{Gating, Nonlinearity, NormKind, RopePairs};
 
-use crate::builder::{Attention, Builder, Mixture};
+use crate::builder::{Attention, Builder, Mixture, Usual};
 use crate::config::Config;
 use crate::rope::{self, Scaling};
 use crate::{File, Loaded, ModelError};
@@ -32,7 +32,7 @@ pub(crate) fn build(file: File<'_>) -> Result<Loaded, ModelError> {
 
     let x = b.embed(1.0)?;
     let s = b.layer_slots();
-    let mixture = if has_experts { Some(Mixture::read(keys, &mut b)?) } else { None };
+    let mixture = if has_experts { Some(Mixture::read(keys, &mut b, Usual::MIXTRAL)?) } else { None };
     for layer in 0..n_layer {
         b.enter_layer(layer);
 
@@ -46,7 +46,7 @@ pub(crate) fn build(file: File<'_>) -> Result<Loaded, ModelError> {
 
         b.norm("ffn_norm", x, s.ffn_norm)?;
         match &mixture {
-            Some(mixture) => b.experts(mixture, s.ffn_norm, s.ffn_down)?,
+            Some(mixture) => b.mixture(mixture, s)?,
             None => b.gated_ffn(s, Gating::Product(Nonlinearity::Silu))?,
         }
         b.add(x, s.ffn_down);
