@@ -86,12 +86,22 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Refuses a key that is present, unless its value is one of `neutral`, which ask for nothing.
+    /// Refuses a key that is present, unless its value, or all of an array, is one of `neutral`, which ask for nothing.
     pub(crate) fn refuse(&self, key: &str, what: &'static str, neutral: &[f32]) -> Result<(), ModelError> {
         let name = self.name(key);
         if let Some(Value::Bool(value)) = self.metadata.get(&name) {
             let error = ModelError::Feature { what, key: name, value: value.to_string() };
             return if value { Err(error) } else { Ok(()) };
+        }
+        if let Some(Value::Array(_)) = self.metadata.get(&name) {
+            let values = self.metadata.need_f32s(&name)?;
+            return match values.iter().find(|value| !neutral.contains(value)) {
+                Some(value) => {
+                    let value = format!("an array with {value}");
+                    Err(ModelError::Feature { what, key: name, value })
+                }
+                None => Ok(()),
+            };
         }
         match self.metadata.f32(&name)? {
             Some(value) if !neutral.contains(&value) => {
@@ -122,6 +132,12 @@ impl<'a> Keys<'a> {
     /// A truth value; `default` if the file does not say.
     pub(crate) fn flag(&self, key: &str, default: bool) -> Result<bool, ModelError> {
         Ok(self.metadata.bool(&self.name(key))?.unwrap_or(default))
+    }
+
+    /// The window of the layers that have one; `None` if there is none, which files of models that could have one say
+    /// with 0.
+    pub(crate) fn window(&self) -> Result<Option<u32>, ModelError> {
+        Ok(self.count("attention.sliding_window", 0..=u32::MAX)?.filter(|window| *window > 0))
     }
 
     /// Which layers have a window, as the file says it: with a number for each layer, or with a period of which the last
@@ -157,6 +173,8 @@ const FEATURES: &[(&str, &str, &[f32])] = &[
     ("embedding_scale", "a factor of the embedding", &[0.0, 1.0]),
     ("residual_scale", "a factor of residual branches", &[0.0, 1.0]),
     ("logit_scale", "a factor of logits", &[0.0, 1.0]),
+    ("nextn_predict_layers", "layers that predict further tokens", &[0.0]),
+    ("rope.dimension_sections", "positions of several dimensions", &[0.0]),
     ("use_parallel_residual", "parallel attention and feed-forward parts", &[]),
 ];
 

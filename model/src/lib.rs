@@ -25,16 +25,36 @@
 
 mod architecture;
 mod builder;
+mod cohere;
 mod config;
 mod error;
+mod exaone4;
+mod falcon;
+mod gemma;
+mod gemma2;
 mod gemma3;
+mod glm4;
+mod gpt2;
+mod gptneox;
+mod granite;
+mod hunyuan;
 mod llama;
+mod mistral3;
 #[cfg(feature = "test-data")]
 pub mod naive;
+mod olmo2;
+mod phi2;
+mod phi3;
+mod pre_norm;
+mod qwen;
 #[cfg(feature = "test-data")]
 pub mod reference;
 mod rope;
+#[cfg(feature = "test-data")]
 pub mod shapes;
+mod smollm3;
+mod stablelm;
+mod starcoder;
 mod tensors;
 mod validate;
 
