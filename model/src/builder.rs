@@ -6,7 +6,8 @@ pub(crate) use experts::{Mixture, Usual, Width};
 
 use llamay_gguf::Gguf;
 use llamay_plan::{
-    Gating, Index, KvLayer, Nonlinearity, Op, Plan, Projection, Rope, RopeId, RopePairs, Rows, SlotId, WeightId,
+    Gating, Index, KvLayer, Nonlinearity, Op, Plan, Projection, Rope, RopeId, RopePairs, Rows, SlotId,
+    WeightId,
 };
 
 use crate::config::{Config, Keys};

@@ -92,6 +92,8 @@ pub(crate) struct Yarn {
     beta_slow: f64,
     /// The factor of every sine and cosine.
     magnitude: f64,
+    /// Whether the ramp begins and ends at whole pairs.
+    rounded: bool,
 }
 
 impl Scaling {
@@ -111,6 +113,16 @@ impl Scaling {
         };
         let value = kind.map(|k| format!("{:?}", k.chars().take(80).collect::<String>())).unwrap_or_default();
         Err(ModelError::Feature { what, key, value })
+    }
+}
+
+impl Scaling {
+    /// As gpt-oss has it: YaRN's ramp begins and ends between pairs.
+    pub(crate) fn unrounded(self) -> Scaling {
+        match self {
+            Scaling::Yarn(yarn) => Scaling::Yarn(Yarn { rounded: false, ..yarn }),
+            other => other,
+        }
     }
 }
 
@@ -143,6 +155,7 @@ impl Yarn {
             beta_fast: turns("rope.scaling.yarn_beta_fast", 32.0)?,
             beta_slow: turns("rope.scaling.yarn_beta_slow", 1.0)?,
             magnitude: Yarn::magnitude(keys, factor)?,
+            rounded: true,
         }))
     }
 
@@ -167,8 +180,9 @@ impl Yarn {
         let pair = |turns: f64| {
             n_rot as f64 * libm::log(self.n_ctx_original / (turns * 2.0 * PI)) / (2.0 * libm::log(base))
         };
-        let first = pair(self.beta_fast).floor().max(0.0);
-        let last = pair(self.beta_slow).ceil().min(n_rot as f64 - 1.0);
+        let (first, last) = (pair(self.beta_fast), pair(self.beta_slow));
+        let (first, last) = if self.rounded { (first.floor(), last.ceil()) } else { (first, last) };
+        let (first, last) = (first.max(0.0), last.min(n_rot as f64 - 1.0));
         // The ramp of a single point is steep, not undefined.
         let width = if first == last { 0.001 } else { last - first };
         let ramp = ((i as f64 - first) / width).clamp(0.0, 1.0);

@@ -27,19 +27,32 @@ pub(crate) struct Usual {
     pub(crate) gating: Gating,
     /// The width of an expert; `expert_feed_forward_length` wins.
     pub(crate) width: Width,
-    /// The width of the shared expert, 0 for none; `expert_shared_feed_forward_length` and `expert_shared_count` win.
-    pub(crate) shared_width: usize,
+    /// The width of the shared expert; `expert_shared_feed_forward_length` and `expert_shared_count` win.
+    pub(crate) shared: Option<Width>,
     /// Whether a gate, `ffn_gate_inp_shexp`, says how much of the shared expert counts.
     pub(crate) shared_gate: bool,
 }
 
-/// The width of an expert in files that do not give it.
+/// The width of experts in files that do not give it.
 #[derive(Clone, Copy)]
 pub(crate) enum Width {
     /// That of a dense layer.
     Dense,
-    /// A part of it, so that the chosen experts together are as wide.
+    /// A part of that, so that the chosen experts together are as wide.
     DenseShare,
+    /// That of one of the others, for a shared expert.
+    Expert,
+}
+
+impl Width {
+    fn resolve(self, n_ff: usize, n_used: usize, expert: usize) -> usize {
+        match self {
+            Width::Dense => n_ff,
+            // At least one, so that the tensors' shapes are what is wrong.
+            Width::DenseShare => (n_ff / n_used).max(1),
+            Width::Expert => expert,
+        }
+    }
 }
 
 impl Usual {
@@ -50,13 +63,9 @@ impl Usual {
         choice_bias: false,
         gating: Gating::Product(Nonlinearity::Silu),
         width: Width::Dense,
-        shared_width: 0,
+        shared: None,
         shared_gate: false,
     };
-    /// DeepSeek-V3's router, which others took over: each expert is scored for itself, and a learned bias balances the
-    /// choice. Source: DeepSeek-AI, "DeepSeek-V3 Technical Report" (2024).
-    pub(crate) const BALANCED: Usual =
-        Usual { scoring: Scoring::Sigmoid, choice_bias: true, ..Usual::MIXTRAL };
 }
 
 /// A model's mixtures of experts, which all of its layers share but for the weights.
@@ -118,12 +127,9 @@ impl Mixture {
             return Err(value_error(keys, "expert_used_count", n_used, wanted));
         }
         let width = keys.uniform("expert_feed_forward_length", b.config.n_layer, 1..=MOST_FF_WIDTH)?;
-        let width = width.unwrap_or(match usual.width {
-            Width::Dense => b.config.n_ff,
-            // As wide as nothing is nonsense, and no tensor will fit.
-            Width::DenseShare => (b.config.n_ff / n_used).max(1),
-        });
-        let shared_width = shared_width(keys, width)?.unwrap_or(usual.shared_width);
+        let width = width.unwrap_or_else(|| usual.width.resolve(b.config.n_ff, n_used, b.config.n_ff));
+        let shared_width = shared_width(keys, width)?
+            .or(usual.shared.map(|shared| shared.resolve(b.config.n_ff, n_used, width)));
         // Files say 0 where there is no factor.
         let scale = keys.float("expert_weights_scale", 0.0..=MOST_SCALE)?.filter(|scale| *scale != 0.0);
         let scoring = scoring(keys)?.unwrap_or(usual.scoring);
@@ -147,7 +153,8 @@ impl Mixture {
                 up: b.slot("ffn_moe_up", n_used * width),
                 down: b.slot("ffn_moe_down", n_used * n_embd),
             },
-            shared: (shared_width > 0).then(|| SharedExpert::new(b, shared_width, usual.shared_gate)),
+            shared: (shared_width.filter(|width| *width > 0))
+                .map(|width| SharedExpert::new(b, width, usual.shared_gate)),
         })
     }
 }
