@@ -10,8 +10,8 @@ class ConvertError(ValueError):
 class Config:
     """A model's `config.json`.
 
-    `raw` is the dictionary; the entries of its `text_config`, where it has one, count as its own. `defaults` stand in for
-    what published files leave out because the model's class has it as a default.
+    `raw` is the dictionary; the entries of its `text_config`, where it has one, count as its own. `defaults` stand in
+    for what published files leave out because the model's class has it as a default.
     """
 
     def __init__(self, raw: dict[str, Any], defaults: dict[str, Any] | None = None):
@@ -21,7 +21,8 @@ class Config:
 
     def get(self, *names: str, default: Any = None) -> Any:
         """The value of the first of `names` that is there and not null; else that of the first with a default."""
-        return next((values[name] for values in (self.given, self.defaults) for name in names if name in values), default)
+        sources = (self.given, self.defaults)
+        return next((values[name] for values in sources for name in names if name in values), default)
 
     def need(self, *names: str) -> Any:
         """As `get`, but one of the names has to be there."""
@@ -53,13 +54,14 @@ class Config:
         value = self.get(name)
         if value is not None and value not in allowed:
             choices = " or ".join(repr(a) for a in allowed)
-            raise ConvertError(f"{name} = {value!r} cannot be expressed in this architecture's GGUF files; only {choices}")
+            only = f"; only {choices}" if allowed else ""
+            raise ConvertError(f"{name} = {value!r} cannot be expressed in this architecture's GGUF files{only}")
 
     def rope(self, kind: str = "full_attention") -> dict[str, Any]:
         """The rotary parameters of the layers of this `kind`, in the form of transformers 5.
 
-        `rope_type` and `rope_theta` are always set, the latter possibly to None. Older files have `rope_theta` at the top,
-        the scaling in `rope_scaling`, and call `rope_type` `type`.
+        `rope_type` and `rope_theta` are always set, the latter possibly to None. Older files have `rope_theta` at the
+        top, the scaling in `rope_scaling`, and call `rope_type` `type`.
         """
         found = self.get("rope_parameters", "rope_scaling", default={})
         if not isinstance(found, dict):

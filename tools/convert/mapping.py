@@ -1,8 +1,8 @@
 """From the parameters of a checkpoint to GGUF tensors: rules, and the stream that applies them.
 
-An architecture writes a table from parameter names to rules. A key without a suffix (`self_attn.q_proj`) stands for the
-`.weight` and the `.bias` of a module; one with a suffix for that parameter only. `#` in a key stands for a number, that of
-an expert or a head. A rule is
+An architecture writes a table from parameter names to rules. A key without a suffix (`self_attn.q_proj`) stands for
+the `.weight` and the `.bias` of a module; one with a suffix for that parameter only. `#` in a key stands for a number,
+that of an expert or a head. A rule is
  - a string, the GGUF name;
  - `None`, for what a GGUF file does not hold;
  - `Rename`, `Split`, `Stack` or `Join`.
@@ -104,7 +104,7 @@ class Mapper:
         if found:
             table, rest, prefix = self.layer, found[2], f"blk.{int(found[1])}."
             if int(found[1]) >= self.n_layer:
-                raise ConvertError(f"the checkpoint has {name}, but config.json says that there are {self.n_layer} layers")
+                raise ConvertError(f"the checkpoint has {name}, but config.json says {self.n_layer} layers")
         key, rule, suffix, number = _find(table, rest, name)
         try:
             made = list(self._apply(rule, prefix, key, suffix, number, w))

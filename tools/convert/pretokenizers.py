@@ -1,7 +1,7 @@
 """`tokenizer.ggml.pre`: the name of a byte-level tokenizer's pre-tokenizer, from what its `tokenizer.json` says.
 
-Names stand for regular expressions, for whether a word that is a token is taken whole (`ignore_merges`), and for Unicode
-normalization form C. Of names that mean the same, the table has the best known; other readers take them for the same too.
+Names stand for regular expressions, for whether a word that is a token is taken whole (`ignore_merges`), and for
+Unicode normalization form C. Of names that mean the same, the table has the best known.
 """
 
 import re
@@ -20,6 +20,8 @@ V3 = (
     r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"""
     + SPACES
 )
+SPARK = V3.replace(r"[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+", r"[\p{P}\p{S}]+|[\r\n]")
+HAN_AND_KANA = "[一-龥\u3040-ヿ]+"
 # Of very long character classes, the beginning.
 LONG, KEPT = 200, 12
 DEEPSEEK_CASED = "\\s?[A-Za-zµÀ…"
@@ -43,7 +45,7 @@ def cased(digits: str, contraction: str) -> str:
 
 SEED_CODER = CONTRACTION + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|" + SPACES
 DEEPSEEK_LLM = (
-    "[\r\n]", DEEPSEEK_CASED, r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", CJK, r"\p{N}+",
+    r"[\r\n]", DEEPSEEK_CASED, r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", CJK, r"\p{N}+",
 )
 
 # Patterns, ignore_merges, NFC: name.
@@ -60,14 +62,17 @@ NAMES: dict[tuple[tuple[str, ...], bool, bool], str] = {
     ((cl100k(""),), False, True): "qwen2",
     ((cl100k(""),), False, False): "deepseek-r1-qwen",
     ((cl100k("", r"[\p{L}\p{M}]"),), False, False): "qwen35",
-    ((cl100k("", r"[\p{L}\p{M}]"),), False, True): "qwen35",
     ((SEED_CODER,), False, False): "seed-coder",
-    ((cased("{1,3}", CONTRACTION + "?"),), False, False): "gpt-4o",
+    ((cased("{1,3}", CONTRACTION + "?"),), True, False): "gpt-4o",
+    ((cased("{1,3}", CONTRACTION + "?"),), False, False): "minimax-m2",
     ((cased("", ""),), True, False): "tekken",
-    ((cased("", ""),), False, False): "tekken",
     (DEEPSEEK_LLM, False, False): "deepseek-llm",
-    (("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK, r"\p{N}"), False, False): "deepseek-coder",
-    ((r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+", V3), False, False): "deepseek-v3",
+    ((r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK, r"\p{N}"), False, False): "deepseek-coder",
+    ((r"\p{N}{1,3}", HAN_AND_KANA, V3), False, False): "deepseek-v3",
+    ((r"\p{N}{1,3}", HAN_AND_KANA, SPARK, r"\p{N}"), False, False): "spark2_5",
+    ((r"\p{N}{1,3}", cl100k("+")), True, False): "minicpm5",
+    ((r"[^\n]+|[\n]+", cl100k("")), False, False): "laguna",
+    ((cl100k("").removeprefix(CONTRACTION + "|"),), False, False): "ufakzeka",
 }
 
 
@@ -80,7 +85,14 @@ def canonical(pattern: str) -> str:
     ):
         pattern = pattern.replace(variant, CONTRACTION)
     # Possessive repetitions: none of these patterns could give anything back.
-    pattern = pattern.replace(r"\p{N}{1}", r"\p{N}").replace("?+", "?").replace("++", "+")
+    pattern = pattern.replace("?+", "?").replace("++", "+")
+    pattern = re.sub(r"\\u([0-9a-fA-F]{4})", lambda m: chr(int(m[1], 16)), pattern)
+    for long, short in (
+        ("\r", r"\r"), ("\n", r"\n"), (r"\p{N}{1}", r"\p{N}"), (r"[\p{L}]", r"\p{L}"), ("ゟ゠-ヿ", "ヿ"),
+        # The spaces before take all line ends but one.
+        (r"\s*[\r\n]|\s+(?!\S)", r"\s*[\r\n]+|\s+(?!\S)"),
+    ):
+        pattern = pattern.replace(long, short)
     # What is left of a text between matches is a word of its own, and this pattern's last part only matches that.
     pattern = GPT2 if pattern == GPT2_NO_LAST else pattern
     return re.sub(rf"(\[[^\]]{{{KEPT - 4}}})[^\]]{{{LONG},}}\]\+", r"\1…", pattern)
@@ -126,6 +138,7 @@ def name(tokenizer: dict[str, Any]) -> str:
     if found is None:
         raise ConvertError(
             "the pre-tokenizer of tokenizer.json has no name that is known; if you know which it is, say --pre NAME"
-            f" (its patterns: {list(patterns)}, ignore_merges {ignore_merges}, normalizer {tokenizer.get('normalizer')})"
+            f" (its patterns: {list(patterns)}, ignore_merges: {ignore_merges},"
+            f" normalizer: {tokenizer.get('normalizer')})"
         )
     return found

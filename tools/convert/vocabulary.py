@@ -45,7 +45,7 @@ class Vocabulary:
         elif self.json:
             raise ConvertError(f"a tokenizer.json of the kind {kind!r} is not supported, only BPE")
         else:
-            raise ConvertError(f"{self.folder} has neither tokenizer.json nor tokenizer.model; other formats are not read")
+            raise ConvertError(f"{self.folder} has neither tokenizer.json nor tokenizer.model; no other is read")
 
     def read_byte_level(self, model: dict[str, Any], pre: str | None) -> None:
         """BPE over bytes, as in GPT-2."""
@@ -197,8 +197,8 @@ def _around(step: dict[str, Any] | None) -> tuple[list[str], list[str]]:
 def vocabulary(folder: pathlib.Path, pre: str | None = None, n_vocab: int | None = None, note=lambda text: None):
     """The metadata of the tokenizer in a folder.
 
-    `pre` is the name of the pre-tokenizer of a byte-level vocabulary, which is found out otherwise. `n_vocab` are the rows
-    of the embedding; by default config.json's `vocab_size`, else the number of tokens.
+    `pre` is the name of the pre-tokenizer of a byte-level vocabulary, which is found out otherwise. `n_vocab` are the
+    rows of the embedding; by default config.json's `vocab_size`, else the number of tokens.
     """
     folder = pathlib.Path(folder)
     vocab = Vocabulary(folder)

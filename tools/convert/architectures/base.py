@@ -13,7 +13,10 @@ COMPUTED = ("rotary_emb.inv_freq", "attn.masked_bias", "attention.masked_bias")
 
 
 class Architecture:
-    """One GGUF architecture. A subclass states what differs from a pre-norm decoder with RMS norms and rotary embeddings."""
+    """One GGUF architecture.
+
+    A subclass states what differs from a pre-norm decoder with RMS norms, SwiGLU and rotary embeddings.
+    """
 
     # `general.architecture`.
     name = ""

@@ -8,12 +8,17 @@ from mapping import Table
 from .base import Architecture
 
 
+# What belongs to the image encoder in a checkpoint with one.
+IMAGES = tuple(f"{prefix}{part}." for prefix in ("", "model.") for part in ("vision_tower", "multi_modal_projector"))
+
+
 class Gemma(Architecture):
     name = "gemma"
     model_types = ("gemma",)
     tied = True
     defaults = {
-        "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "head_dim": 256, "max_position_embeddings": 8192, "vocab_size": 256000,
+        "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "head_dim": 256, "max_position_embeddings": 8192,
+        "vocab_size": 256000,
     }
 
     def check(self) -> None:
@@ -91,10 +96,11 @@ class Gemma3(Gemma2):
     window_period = 6
     defaults = Gemma.defaults | {
         "query_pre_attn_scalar": 256, "sliding_window": 4096, "num_key_value_heads": 4, "num_attention_heads": 8,
-        "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0, "max_position_embeddings": 131072, "vocab_size": 262208,
+        "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0, "max_position_embeddings": 131072,
+        "vocab_size": 262208,
     }
     text_prefixes = ("language_model.model.", "model.language_model.", "language_model.")
-    dropped_prefixes = ("vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector.")
+    dropped_prefixes = IMAGES
 
     def check(self) -> None:
         super().check()

@@ -8,6 +8,7 @@ from hf_config import ConvertError
 from mapping import Rename, Split, Table, halves, permute_pairs
 
 from .base import Architecture
+from .gemma import IMAGES
 from .llama import Llama, llama3_divisors
 
 
@@ -57,7 +58,7 @@ class Mistral3(Llama):
     model_types = ("ministral3", "mistral3")
     rope_types = ("default", "yarn")
     text_prefixes = ("language_model.model.", "model.language_model.", "language_model.")
-    dropped_prefixes = ("vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector.")
+    dropped_prefixes = IMAGES
 
     def keys(self) -> dict[str, Any]:
         keys = super().keys()

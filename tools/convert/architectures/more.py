@@ -28,7 +28,8 @@ class Starcoder2(Architecture):
 
     def layer(self) -> Table:
         table = super().layer() | {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
-        return {key: rule for key, rule in table.items() if key not in ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")}
+        gone = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+        return {key: rule for key, rule in table.items() if key not in gone}
 
 
 class Starcoder(Architecture):
@@ -163,7 +164,8 @@ class Glm4(Architecture):
     name = "glm4"
     model_types = ("glm4",)
     defaults = {
-        "rms_norm_eps": 1.5625e-07, "rope_theta": 10000.0, "partial_rotary_factor": 0.5, "max_position_embeddings": 131072,
+        "rms_norm_eps": 1.5625e-07, "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
+        "max_position_embeddings": 131072,
     }
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""Phi 1 and 2, Phi 3 and 4 (rotary factors for long contexts), and Phi 3.5's mixture of experts."""
+"""Phi 1 and 2, and Phi 3 and 4: q, k and v in one matrix, rotary factors for long contexts."""
 
 import math
 from typing import Any
@@ -15,7 +15,9 @@ class Phi2(Architecture):
     name = "phi2"
     model_types = ("phi",)
     rope_types = ("default", "linear")
-    defaults = {"layer_norm_eps": 1e-5, "partial_rotary_factor": 0.5, "rope_theta": 10000.0, "max_position_embeddings": 2048}
+    defaults = {
+        "layer_norm_eps": 1e-5, "partial_rotary_factor": 0.5, "rope_theta": 10000.0, "max_position_embeddings": 2048,
+    }
 
     def check(self) -> None:
         self.config.only("hidden_act", "gelu_new", "gelu_pytorch_tanh")

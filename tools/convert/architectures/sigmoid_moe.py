@@ -1,4 +1,4 @@
-"""GLM 4.5 and dots.llm1: leading dense layers, then experts chosen by a sigmoid and a learned bias, with shared ones."""
+"""GLM 4.5 and dots.llm1: dense layers first, then experts chosen by a sigmoid and a learned bias, with shared ones."""
 
 from typing import Any
 
@@ -51,8 +51,8 @@ class Glm4Moe(Dots1):
     name = "glm4moe"
     model_types = ("glm4_moe",)
     defaults = Dots1.defaults | {
-        "rms_norm_eps": 1e-5, "partial_rotary_factor": 0.5, "max_position_embeddings": 131072, "first_k_dense_replace": 1,
-        "n_shared_experts": 1, "norm_topk_prob": True, "num_nextn_predict_layers": 0,
+        "rms_norm_eps": 1e-5, "partial_rotary_factor": 0.5, "max_position_embeddings": 131072,
+        "first_k_dense_replace": 1, "n_shared_experts": 1, "norm_topk_prob": True, "num_nextn_predict_layers": 0,
     }
 
     @property
