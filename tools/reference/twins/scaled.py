@@ -4,6 +4,7 @@ from transformers import GraniteConfig, Ministral3Config, Phi3Config
 
 from twins import disguises
 from twins.base import Twin, rope, sizes
+from variants import with_keys
 
 
 def long_rope(n_pairs: int, original: int, partial: float = 1.0) -> dict:
@@ -21,8 +22,11 @@ def long_rope(n_pairs: int, original: int, partial: float = 1.0) -> dict:
 PHI3 = [
     # No scaling, and a window as Phi-3-mini-4k.
     Twin("phi3", Phi3Config(**sizes(256, 2, 4, 4, 256), rope_parameters=rope(10000.0), sliding_window=12), "spm"),
-    # All tokens within the original length.
-    Twin("phi3-short", Phi3Config(**sizes(256, 2, 4, 2, 256), **long_rope(32, 128)), "spm"),
+    # All tokens within the original length. Readers choose by the context, so the file must not promise a longer one.
+    Twin(
+        "phi3-short", Phi3Config(**sizes(256, 2, 4, 2, 256), **long_rope(32, 128)), "spm",
+        edit=with_keys(context_length=128),
+    ),
     # A prompt beyond the original length, and heads that turn by three quarters, as Phi-4-mini.
     Twin("phi3-long", Phi3Config(**sizes(256, 2, 4, 2, 512), **long_rope(24, 16, 0.75), tie_word_embeddings=True)),
 ]
