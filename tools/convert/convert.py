@@ -18,7 +18,7 @@ import numpy as np
 from architectures import architecture
 from architectures.base import COMPUTED
 from checkpoint import Checkpoint, read_json
-from hf_config import ConvertError
+from hf_config import ConvertError, reading
 from mapping import Mapper
 from vocabulary import vocabulary
 
@@ -35,13 +35,16 @@ def hyperparameters(config: dict[str, Any]) -> dict[str, Any]:
 
     Integers stand for uint32, floats for float32; lists are arrays.
     """
-    arch = architecture(config)
-    return {"general.architecture": arch.name} | {f"{arch.name}.{key}": value for key, value in arch.keys().items()}
+    with reading("config.json"):
+        arch = architecture(config)
+        keys = arch.keys()
+    return {"general.architecture": arch.name} | {f"{arch.name}.{key}": value for key, value in keys.items()}
 
 
 def constants(config: dict[str, Any]) -> dict[str, np.ndarray]:
     """The tensors that are computed from the configuration alone, float32."""
-    return architecture(config).constants()
+    with reading("config.json"):
+        return architecture(config).constants()
 
 
 def tensors(
@@ -54,9 +57,10 @@ def tensors(
     each 32 elements of a row. Together with `constants` these are all tensors of the file. `note` is told what is left
     out although it is part of the checkpoint, such as an image encoder.
     """
-    arch = architecture(config)
-    mapper = Mapper(arch.model(), arch.layer(), arch.layers, arch.n_layer)
-    tied = arch.config.get("tie_word_embeddings")
+    with reading("config.json"):
+        arch = architecture(config)
+        mapper = Mapper(arch.model(), arch.layer(), arch.layers, arch.n_layer)
+        tied = arch.config.get("tie_word_embeddings")
     dropped = 0
     for name, w in state:
         if name.endswith(COMPUTED):

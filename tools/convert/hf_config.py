@@ -1,10 +1,21 @@
 """Reading `config.json`: aliases, defaults, nested text models, and both ways to write rotary parameters down."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
 class ConvertError(ValueError):
     """A checkpoint that cannot be converted faithfully; the message is one sentence for the user."""
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turns the faults that values of unexpected types cause into one that says `what` is malformed."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, UnicodeError) as e:
+        raise ConvertError(f"{what} is malformed: {type(e).__name__}: {e}") from e
 
 
 class Config:
@@ -15,7 +26,7 @@ class Config:
     """
 
     def __init__(self, raw: dict[str, Any], defaults: dict[str, Any] | None = None):
-        flat = {**raw, **(raw.get("text_config") or {})}
+        flat = raw | (raw.get("text_config") or {})
         self.given = {key: value for key, value in flat.items() if value is not None}
         self.defaults = {key: value for key, value in (defaults or {}).items() if value is not None}
 
@@ -32,10 +43,10 @@ class Config:
         return value
 
     def int(self, *names: str) -> int:
-        """A whole number that has to be there."""
+        """A whole number that has to be there, and that GGUF's uint32 holds."""
         value = self.need(*names)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
-            raise ConvertError(f"{names[0]} in config.json is {value!r}, which is not a whole number")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 2**32 or value % 1:
+            raise ConvertError(f"{names[0]} in config.json is {value!r}, which is not a whole number below 2^32")
         return int(value)
 
     def float(self, *names: str) -> float:

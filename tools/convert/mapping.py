@@ -83,6 +83,13 @@ def plus_one(w: np.ndarray) -> np.ndarray:
     return w + np.float32(1.0)
 
 
+def nothing(w: np.ndarray) -> tuple[np.ndarray, ...]:
+    """For parameters that may be in a checkpoint if they are zero, and that GGUF files do not have."""
+    if np.any(w):
+        raise ValueError("it is not zero, and the architecture's files have no place for it")
+    return ()
+
+
 def halves(axis: int) -> Callable[[np.ndarray], Iterable[np.ndarray]]:
     """Cuts in two equal parts along an axis."""
     return lambda w: np.split(w, 2, axis=axis)
@@ -109,7 +116,7 @@ class Mapper:
         try:
             made = list(self._apply(rule, prefix, key, suffix, number, w))
         except (ValueError, IndexError) as e:
-            raise ConvertError(f"{name} has the shape {list(w.shape)}, which does not fit config.json: {e}") from e
+            raise ConvertError(f"{name} of the shape {list(w.shape)} does not fit config.json: {e}") from e
         for to, array in made:
             to = prefix + (to if to.endswith(SUFFIXES) else to + suffix)
             if to in self.made:

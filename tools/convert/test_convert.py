@@ -76,9 +76,11 @@ class Names(unittest.TestCase):
             names = gguf.get_tensor_name_map(by_name[arch.name], arch.n_layer)
             for table, inside, at in ((arch.model(), "", ""), (arch.layer(), f"{arch.layers}.1.", "blk.1.")):
                 for key, rule in table.items():
+                    if rule is None or getattr(rule, "to", None) == ():
+                        continue  # Not in GGUF files.
                     full = [prefix + inside + key.replace("#", "0") for prefix in (*arch.prefixes, "")]
                     theirs = next(filter(None, (names.get_name(name, (".weight", ".bias")) for name in full)), None)
-                    if rule is None or theirs is None:
+                    if theirs is None:
                         continue
                     to = [rule] if isinstance(rule, str) else rule.to
                     ours = {at + name.removesuffix(".weight") for name in ([to] if isinstance(to, str) else to)}
@@ -187,6 +189,13 @@ class Refusals(unittest.TestCase):
         self.refused(config, llama_state(3), "says 2 layers")
         self.refused(config | {"num_attention_heads": 7, "head_dim": 8}, state, "does not fit config.json")
 
+    def test_only_zero_biases_are_dropped(self):
+        config = CONFIGS["command-r"] | {"tie_word_embeddings": True}
+        state = {name: w for name, w in llama_state().items() if "post_attention" not in name}
+        zero = state | {"model.norm.bias": np.zeros(N_EMBD, np.float32)}
+        self.assertEqual(tensors(config, state).keys(), tensors(config, zero).keys())
+        self.refused(config, state | {"model.norm.bias": random(N_EMBD)}, "it is not zero")
+
     def test_unfinished_experts(self):
         state = llama_state()
         state["model.layers.0.mlp.experts.1.up_proj.weight"] = random(16, N_EMBD)
@@ -210,6 +219,20 @@ class Refusals(unittest.TestCase):
         ):
             with self.subTest(name, **change), self.assertRaises(ConvertError):
                 convert.hyperparameters(CONFIGS[name] | change)
+
+    def test_absurd_values_are_errors_or_harmless(self):
+        for name, config in CONFIGS.items():
+            for key in config:
+                for absurd in (None, -1, 0, 0.5, 2**32, 2**63, "x", [], [1], {}, {"rope_type": 5}, float("nan"), True):
+                    changed = config | {key: absurd}
+                    with self.subTest(name, **{key: absurd}):
+                        for step in (convert.hyperparameters, convert.constants, lambda c: tensors(c, {})):
+                            try:
+                                step(changed)
+                            except ConvertError:
+                                pass
+
+    def test_unknown_models(self):
         with self.assertRaisesRegex(ConvertError, "model_type 'mamba' is not supported"):
             convert.hyperparameters({"model_type": "mamba"})
 
@@ -343,6 +366,12 @@ class Folder(unittest.TestCase):
         scores = v["tokenizer.ggml.scores"]
         self.assertGreater(scores[5], scores[4])
         self.assertTrue(v["tokenizer.ggml.add_space_prefix"])
+
+    def test_malformed_tokenizers_are_refused(self):
+        for more in ({"added_tokens": [{}]}, {"model": []}, {"pre_tokenizer": {"type": "Sequence"}}):
+            self.json("tokenizer.json", self.byte_level(**more))
+            with self.assertRaises(ConvertError):
+                convert.vocabulary(self.folder)
 
     def test_sentencepiece_files(self):
         pieces = [(b"<unk>", 0.0, 2), (b"\xe2\x96\x81a", -1.5, 1), (b"<0x41>", -2.0, 6)]

@@ -6,7 +6,7 @@ from typing import Any
 import pretokenizers
 import sentencepiece_model
 from checkpoint import read_json
-from hf_config import ConvertError
+from hf_config import ConvertError, reading
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 SPACE = "\u2581"
@@ -200,13 +200,13 @@ def vocabulary(folder: pathlib.Path, pre: str | None = None, n_vocab: int | None
     `pre` is the name of the pre-tokenizer of a byte-level vocabulary, which is found out otherwise. `n_vocab` are the
     rows of the embedding; by default config.json's `vocab_size`, else the number of tokens.
     """
-    folder = pathlib.Path(folder)
-    vocab = Vocabulary(folder)
-    vocab.read(pre)
-    vocab.add()
-    config = vocab.model_config
-    size = (config.get("text_config") or {}).get("vocab_size", config.get("vocab_size"))
-    vocab.fill(n_vocab or size or max(vocab.tokens) + 1, note)
-    vocab.special()
-    vocab.templates()
+    vocab = Vocabulary(pathlib.Path(folder))
+    with reading(f"the tokenizer in {folder}"):
+        vocab.read(pre)
+        vocab.add()
+        config = vocab.model_config
+        size = (config.get("text_config") or {}).get("vocab_size", config.get("vocab_size"))
+        vocab.fill(n_vocab or size or max(vocab.tokens) + 1, note)
+        vocab.special()
+        vocab.templates()
     return vocab.values

@@ -10,6 +10,8 @@ from mapping import Rename, Table, plus_one
 
 # Parameters that are computed from the configuration, and that old checkpoints carry nonetheless.
 COMPUTED = ("rotary_emb.inv_freq", "attn.masked_bias", "attention.masked_bias")
+# Far above any model that exists; some keys have an entry a layer.
+MOST_LAYERS = 4096
 
 
 class Architecture:
@@ -45,6 +47,8 @@ class Architecture:
         method = self.config.get("quantization_config", default={}).get("quant_method")
         if method is not None and method not in self.quantizations:
             raise ConvertError(f"a checkpoint that is quantized by {method} cannot be converted; take the original one")
+        if self.n_layer > MOST_LAYERS:
+            raise ConvertError(f"{self.n_layer} layers are more than any model has")
         self.check()
 
     # Sizes.

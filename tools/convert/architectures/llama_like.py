@@ -164,7 +164,6 @@ class Exaone(Architecture):
             "attn.attention.k_proj": "attn_k",
             "attn.attention.v_proj": "attn_v",
             "attn.attention.out_proj": "attn_output",
-            "attn.attention.rotary": None,
             "ln_2": "ffn_norm",
             "mlp.c_fc_0": "ffn_gate",
             "mlp.c_fc_1": "ffn_up",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mapping import Table
+from mapping import Split, Table, nothing
 
 from .base import Architecture
 
@@ -93,10 +93,18 @@ class CommandR(Architecture):
             "rope.scaling.type": "none",
         }
 
+    def model(self) -> Table:
+        return without_biases(super().model())
+
     def layer(self) -> Table:
         table = super().layer() | {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
         del table["post_attention_layernorm"]
-        return table
+        return without_biases(table)
+
+
+def without_biases(table: Table) -> Table:
+    """The table for checkpoints that carry biases of zeros."""
+    return table | {f"{key}.bias": Split((), nothing) for key in table}
 
 
 class Cohere2(CommandR):
