@@ -37,7 +37,7 @@ fn build(
     keys: Keys<'_>,
     layers: impl Fn(&Config) -> Result<Vec<(bool, Option<u32>)>, ModelError>,
 ) -> Result<Loaded, ModelError> {
-    let config = Config::read(keys, NormKind::Layer, &["logit_scale"])?;
+    let config = Config::read(keys, NormKind::Layer, &["logit_scale", "attention.sliding_window"])?;
     let logit_scale = keys.float("logit_scale", 0.0..=1e6)?.filter(|scale| *scale != 0.0);
     let layers = layers(&config)?;
     let rope = rope::read(keys, &config, RopePairs::Interleaved, None)?;

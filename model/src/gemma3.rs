@@ -20,7 +20,7 @@ const LAYERS_OF_27B: u32 = 62;
 
 pub(crate) fn build(file: File<'_>) -> Result<Loaded, ModelError> {
     let keys = file.keys("gemma3");
-    let config = Config::read(keys, NormKind::Rms, &[])?;
+    let config = Config::read(keys, NormKind::Rms, &["attention.sliding_window"])?;
     let window = keys.need_count("attention.sliding_window", 1..=u32::MAX)? as u32;
     let windowed = keys.windowed_layers(config.n_layer, PATTERN)?;
     let global_base = rope::base(keys, "rope.freq_base")?.unwrap_or(GLOBAL_ROPE_BASE);

@@ -17,7 +17,7 @@ const MIXTURE: Usual =
 
 pub(crate) fn build(file: File<'_>) -> Result<Loaded, ModelError> {
     let keys = file.keys("gpt-oss");
-    let config = Config::read(keys, NormKind::Rms, &["expert_count"])?;
+    let config = Config::read(keys, NormKind::Rms, &["expert_count", "attention.sliding_window"])?;
     let window = keys.need_count("attention.sliding_window", 1..=u32::MAX)? as u32;
     let windowed = keys.windowed_layers(config.n_layer, PATTERN)?;
     let global_base = rope::base(keys, "rope.freq_base")?.unwrap_or(rope::BASE);

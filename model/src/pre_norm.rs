@@ -110,11 +110,9 @@ pub(crate) fn xverse(file: File<'_>) -> Result<Loaded, ModelError> {
 
 fn build(file: File<'_>, d: &Decoder) -> Result<Loaded, ModelError> {
     let keys = file.keys(d.name);
-    let config = Config::read(keys, d.norm, &[])?;
-    let window = match d.window {
-        true => keys.count("attention.sliding_window", 0..=u32::MAX)?.filter(|w| *w > 0),
-        false => None,
-    };
+    let known: &[&str] = if d.window { &["attention.sliding_window"] } else { &[] };
+    let config = Config::read(keys, d.norm, known)?;
+    let window = keys.window()?;
     let (n_layer, scale) = (config.n_layer, config.attention_scale());
 
     let mut b = Builder::new(file, config);
