@@ -90,6 +90,10 @@ impl Word {
 fn pieces(vocab: &Vocab, word: &str, out: &mut Vec<u32>) -> bool {
     let mut start = 0;
     while start < word.len() {
+        // The mark means the start of a word; one in the text itself is in no piece.
+        if start > 0 && word[start..].starts_with(SPACE_MARK) {
+            return false;
+        }
         let longest = word.len().min(start + vocab.longest());
         // A space mark alone is no piece of a word.
         let shortest = if start == 0 { SPACE_MARK.len() } else { start };
@@ -163,5 +167,6 @@ mod tests {
     fn case_accents_and_control_characters_do_not_count() {
         assert_eq!(encode("ÀB\u{200D} İ"), [2, 6]);
         assert_eq!(encode("a漢a"), [1, 5, 1]);
+        assert_eq!(encode("a▁ab"), [0]);
     }
 }
