@@ -2,14 +2,9 @@
 
 from typing import Any
 
-from hf_config import ConvertError
 from mapping import Table
 
-from .base import Architecture
-
-
-# What belongs to the image encoder in a checkpoint with one.
-IMAGES = tuple(f"{prefix}{part}." for prefix in ("", "model.") for part in ("vision_tower", "multi_modal_projector"))
+from .base import IMAGES, Architecture
 
 
 class Gemma(Architecture):
@@ -65,21 +60,11 @@ class Gemma2(Gemma):
 
     def window_keys(self) -> dict[str, Any]:
         usual = [(i + 1) % self.window_period != 0 for i in range(self.n_layer)]
-        windowed = self.windowed()
+        windowed = self.windowed(self.window_period)
         keys: dict[str, Any] = {"attention.sliding_window": self.config.int("sliding_window")}
         if windowed != usual:
             keys["attention.sliding_window_pattern"] = windowed
         return keys
-
-    def windowed(self) -> list[bool]:
-        """Which layers have a window."""
-        types = self.config.get("layer_types")
-        if types is not None:
-            if len(types) != self.n_layer:
-                raise ConvertError(f"layer_types in config.json has {len(types)} entries for {self.n_layer} layers")
-            return [kind == "sliding_attention" for kind in types]
-        period = int(self.config.get("sliding_window_pattern", "_sliding_window_pattern", default=self.window_period))
-        return [(i + 1) % period != 0 for i in range(self.n_layer)]
 
     def plain_layer(self) -> Table:
         return super().plain_layer() | {
@@ -107,11 +92,8 @@ class Gemma3(Gemma2):
         self.config.only("use_bidirectional_attention", False)
 
     def rope_keys(self) -> dict[str, Any]:
-        local = self.config.rope("sliding_attention")
-        nested = isinstance(self.config.get("rope_parameters", default={}).get("sliding_attention"), dict)
-        if nested and local["rope_type"] != "default":
-            raise ConvertError("rotary scaling in layers with a window cannot be expressed in gemma3 files")
-        base = local["rope_theta"] if nested else self.config.float("rope_local_base_freq")
+        local = self.windowed_rope()
+        base = local["rope_theta"] if local else self.config.float("rope_local_base_freq")
         return super().rope_keys() | {"rope.freq_base_swa": float(base)}
 
     def plain_layer(self) -> Table:

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from hf_config import ConvertError
 from mapping import Table
 
 from .base import Architecture
+from .rope import long_rope_factors
 
 
 class Phi2(Architecture):
@@ -91,14 +91,3 @@ class Phi3(Architecture):
     def constants(self) -> dict[str, np.ndarray]:
         rope = self.config.rope()
         return {} if rope["rope_type"] == "default" else long_rope_factors(rope, self.n_rot)
-
-
-def long_rope_factors(rope: dict[str, Any], n_rot: int) -> dict[str, np.ndarray]:
-    """The two tables of divisors, one a pair: for contexts up to the original length, and beyond."""
-    factors = {}
-    for kind in ("long", "short"):
-        values = rope.get(f"{kind}_factor")
-        if not isinstance(values, list) or len(values) != n_rot // 2:
-            raise ConvertError(f"{kind}_factor in config.json has to be a list of {n_rot // 2} numbers")
-        factors[f"rope_factors_{kind}.weight"] = np.array(values, dtype=np.float32)
-    return factors
