@@ -17,7 +17,8 @@ const PATTERN: u32 = 4;
 
 pub(crate) fn command_r(file: File<'_>) -> Result<Loaded, ModelError> {
     let keys = file.keys("command-r");
-    build(file, keys, |config| Ok(vec![(true, None); config.n_layer as usize]))
+    let window = keys.window()?;
+    build(file, keys, |config| Ok(vec![(true, window); config.n_layer as usize]))
 }
 
 pub(crate) fn cohere2(file: File<'_>) -> Result<Loaded, ModelError> {
@@ -40,11 +41,10 @@ fn build(
     let config = Config::read(keys, NormKind::Layer, &["logit_scale", "attention.sliding_window"])?;
     let logit_scale = keys.float("logit_scale", 0.0..=1e6)?.filter(|scale| *scale != 0.0);
     let layers = layers(&config)?;
-    let rope = rope::read(keys, &config, RopePairs::Interleaved, None)?;
     let scale = config.attention_scale();
 
     let mut b = Builder::new(file, config);
-    let rope = b.rope_table(rope);
+    let rope = b.rotary(keys, RopePairs::Interleaved)?;
 
     let x = b.embed(1.0)?;
     let s = b.layer_slots();

@@ -7,7 +7,6 @@ use llamay_plan::{Gating, Nonlinearity, NormKind, RopePairs};
 
 use crate::builder::{Attention, Builder};
 use crate::config::Config;
-use crate::rope;
 use crate::{File, Loaded, ModelError};
 
 pub(crate) fn chatglm(file: File<'_>) -> Result<Loaded, ModelError> {
@@ -21,11 +20,10 @@ pub(crate) fn glm4(file: File<'_>) -> Result<Loaded, ModelError> {
 fn build(file: File<'_>, architecture: &'static str, post_norms: bool) -> Result<Loaded, ModelError> {
     let keys = file.keys(architecture);
     let config = Config::read(keys, NormKind::Rms, &[])?;
-    let rope = rope::read(keys, &config, RopePairs::Interleaved, None)?;
     let (n_layer, scale) = (config.n_layer, config.attention_scale());
 
     let mut b = Builder::new(file, config);
-    let rope = b.rope_table(rope);
+    let rope = b.rotary(keys, RopePairs::Interleaved)?;
 
     let x = b.embed(1.0)?;
     let s = b.layer_slots();

@@ -7,18 +7,16 @@ use llamay_plan::{Nonlinearity, NormKind, RopePairs};
 
 use crate::builder::{Attention, Builder};
 use crate::config::Config;
-use crate::rope;
 use crate::{File, Loaded, ModelError};
 
 pub(crate) fn build(file: File<'_>) -> Result<Loaded, ModelError> {
     let keys = file.keys("gptneox");
     let config = Config::read(keys, NormKind::Layer, &["use_parallel_residual"])?;
     let parallel = keys.metadata.need_bool(&keys.name("use_parallel_residual"))?;
-    let rope = rope::read(keys, &config, RopePairs::Halves, None)?;
     let (n_layer, scale) = (config.n_layer, config.attention_scale());
 
     let mut b = Builder::new(file, config);
-    let rope = b.rope_table(rope);
+    let rope = b.rotary(keys, RopePairs::Halves)?;
 
     let x = b.embed(1.0)?;
     let s = b.layer_slots();

@@ -7,17 +7,15 @@ use llamay_plan::{Nonlinearity, NormKind, RopePairs};
 
 use crate::builder::{Attention, Builder};
 use crate::config::Config;
-use crate::rope;
 use crate::{File, Loaded, ModelError};
 
 pub(crate) fn build(file: File<'_>) -> Result<Loaded, ModelError> {
     let keys = file.keys("phi2");
     let config = Config::read(keys, NormKind::Layer, &[])?;
-    let rope = rope::read(keys, &config, RopePairs::Halves, None)?;
     let (n_layer, scale) = (config.n_layer, config.attention_scale());
 
     let mut b = Builder::new(file, config);
-    let rope = b.rope_table(rope);
+    let rope = b.rotary(keys, RopePairs::Halves)?;
 
     let x = b.embed(1.0)?;
     let s = b.layer_slots();

@@ -16,7 +16,6 @@ use llamay_plan::{Gating, Nonlinearity, NormKind, RopePairs};
 
 use crate::builder::{Attention, Builder};
 use crate::config::Config;
-use crate::rope;
 use crate::{File, Loaded, ModelError};
 
 /// The feed-forward part.
@@ -35,8 +34,6 @@ struct Decoder {
     ffn: Ffn,
     /// What files call the norm before the feed-forward part.
     ffn_norm: &'static str,
-    /// Whether `rope_freqs` of a file are the divisors of Llama 3.1's frequencies.
-    divisors: bool,
     /// Whether a file may ask for a window in all layers.
     window: bool,
 }
@@ -49,14 +46,13 @@ const fn llama(name: &'static str) -> Decoder {
         pairs: RopePairs::Interleaved,
         ffn: Ffn::Gated(Nonlinearity::Silu),
         ffn_norm: "ffn_norm",
-        divisors: false,
         window: false,
     }
 }
 
 pub(crate) fn arcee(file: File<'_>) -> Result<Loaded, ModelError> {
     let ffn = Ffn::Plain(Nonlinearity::ReluSquared);
-    build(file, &Decoder { ffn, divisors: true, ..llama("arcee") })
+    build(file, &Decoder { ffn, ..llama("arcee") })
 }
 
 pub(crate) fn baichuan(file: File<'_>) -> Result<Loaded, ModelError> {
@@ -75,7 +71,7 @@ pub(crate) fn ernie4_5(file: File<'_>) -> Result<Loaded, ModelError> {
 }
 
 pub(crate) fn exaone(file: File<'_>) -> Result<Loaded, ModelError> {
-    build(file, &Decoder { pairs: RopePairs::Halves, divisors: true, ..llama("exaone") })
+    build(file, &Decoder { pairs: RopePairs::Halves, ..llama("exaone") })
 }
 
 pub(crate) fn internlm2(file: File<'_>) -> Result<Loaded, ModelError> {
@@ -116,12 +112,7 @@ fn build(file: File<'_>, d: &Decoder) -> Result<Loaded, ModelError> {
     let (n_layer, scale) = (config.n_layer, config.attention_scale());
 
     let mut b = Builder::new(file, config);
-    let divisors = match d.divisors {
-        true => b.tensors.positive_constants("rope_freqs.weight", b.config.n_rot / 2)?,
-        false => None,
-    };
-    let rope = rope::read(keys, &b.config, d.pairs, divisors.as_deref())?;
-    let rope = b.rope_table(rope);
+    let rope = b.rotary(keys, d.pairs)?;
 
     let x = b.embed(1.0)?;
     let s = b.layer_slots();
