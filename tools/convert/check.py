@@ -203,6 +203,7 @@ MODELS = {
     "hunyuan-moe": ("hunyuan_v1_moe", SIZES | rope() | {"num_experts": 8, "moe_topk": 2, "head_dim": 64}),
     "arcee": ("arcee", SIZES | rope()),
     "seed_oss": ("seed_oss", SIZES | rope() | {"head_dim": 32}),
+    "chatglm": ("glm", SIZES | rope(partial_rotary_factor=0.5) | {"head_dim": 64, "attention_bias": True}),
     "glm4": ("glm4", SIZES | rope(partial_rotary_factor=0.5) | {"head_dim": 64}),
     "glm4moe": ("glm4_moe", SIZES | rope(partial_rotary_factor=0.5) | ROUTED | {"use_qk_norm": True}),
     "dots1": ("dots1", SIZES | rope() | ROUTED | {"num_key_value_heads": 4}),

@@ -5,7 +5,7 @@ from typing import Any
 from hf_config import ConvertError
 
 from . import (
-    arcee, cohere, dots1, ernie, exaone, falcon, gemma, glm4, gpt2, gpt_neox, gpt_oss, granite, hunyuan,
+    arcee, chatglm, cohere, dots1, ernie, exaone, falcon, gemma, glm4, gpt2, gpt_neox, gpt_oss, granite, hunyuan,
     internlm2, llama, minicpm, mistral3, nemotron, olmo, phi, qwen, seed_oss, smollm3, stablelm, starcoder,
 )
 from .base import Architecture
@@ -43,6 +43,7 @@ ALL: tuple[type[Architecture], ...] = (
     cohere.Cohere2,
     nemotron.Nemotron,
     seed_oss.SeedOss,
+    chatglm.ChatGlm,
     glm4.Glm4,
     ernie.Ernie,
     ernie.ErnieMoe,
