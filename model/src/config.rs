@@ -165,6 +165,7 @@ const FEATURES: &[(&str, &str, &[f32])] = &[
     ("expert_shared_count", "shared experts", &[0.0]),
     ("expert_group_count", "experts in groups", &[0.0, 1.0]),
     ("leading_dense_block_count", "dense layers before a mixture of experts", &[0.0]),
+    ("interleave_moe_layer_step", "dense layers between mixtures of experts", &[0.0, 1.0]),
     ("attention.sliding_window", "a window of attention", &[0.0]),
     ("attn_logit_softcapping", "a soft cap of attention scores", &[0.0]),
     ("final_logit_softcapping", "a soft cap of logits", &[0.0]),

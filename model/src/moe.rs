@@ -78,6 +78,7 @@ pub(crate) fn glm4(file: File<'_>) -> Result<Loaded, ModelError> {
         shared: Some(Width::Expert),
         ..Usual::MIXTRAL
     };
+    // Files of GLM 4.5 and later count a layer for further tokens.
     let keys = &["expert_count", "expert_shared_count", "leading_dense_block_count", FURTHER_TOKENS];
     let (head_norms, ffn_norm) = (HeadNorms::BeforeRopeIfThere, "post_attention_norm");
     build(file, &Decoder { head_norms, ffn_norm, mixture, keys, ..mixtral("glm4moe") })
@@ -162,7 +163,11 @@ fn further_layers(keys: Keys<'_>, d: &Decoder, n_layer: u32) -> Result<u32, Mode
 fn norms_before_rope(b: &mut Builder<'_>, norms: HeadNorms, s: LayerSlots) -> Result<(), ModelError> {
     match norms {
         HeadNorms::None | HeadNorms::BehindRope => Ok(()),
-        HeadNorms::BeforeRopeIfThere if !b.has("attn_q_norm", "weight") => Ok(()),
+        HeadNorms::BeforeRopeIfThere
+            if !["attn_q_norm", "attn_k_norm"].iter().any(|n| b.has(n, "weight")) =>
+        {
+            Ok(())
+        }
         HeadNorms::BeforeRope | HeadNorms::BeforeRopeIfThere => b.head_norms(s),
         HeadNorms::OfRows => {
             b.norm("attn_q_norm", s.q, s.q)?;

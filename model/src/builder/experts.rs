@@ -255,7 +255,8 @@ impl Builder<'_> {
         let widths: Vec<usize> = outputs.iter().map(|out| self.plan.slot_of(*out).width / m.n_used).collect();
         let rows = widths.iter().sum();
         let stacked = format!("{stem}_exps");
-        let experts: Vec<Rows> = if self.has(&format!("{stem}.0"), "weight") {
+        let has_own = |e| self.has(&format!("{stem}.{e}"), "weight");
+        let experts: Vec<Rows> = if !self.has(&stacked, "weight") && (0..m.n_expert).any(has_own) {
             let expert = |e| {
                 let name = self.tensor_name(&format!("{stem}.{e}"), "weight");
                 let weight = self.tensors.matrix(&name, rows, cols)?;
