@@ -250,7 +250,8 @@ impl<'a> Builder<'a> {
 
     /// Queries, keys and values of `x`, of three matrices or of the fused `attn_qkv`.
     pub(crate) fn qkv(&mut self, x: SlotId, s: LayerSlots) -> Result<(), ModelError> {
-        if self.has("attn_qkv", "weight") {
+        // Without any of them, it is the fused one that is missing.
+        if !["attn_q", "attn_k", "attn_v"].iter().any(|stem| self.has(stem, "weight")) {
             let mut projections = self.projections(x, "attn_qkv", &[s.q, s.k, s.v])?;
             // Some files fuse the matrices and not the biases.
             for (p, stem) in projections.iter_mut().zip(["attn_q", "attn_k", "attn_v"]) {
@@ -299,7 +300,10 @@ impl<'a> Builder<'a> {
 
     /// The gated feed-forward part, from `ffn_norm` to `ffn_down`. A file without `ffn_gate` has it fused with `ffn_up`.
     pub(crate) fn gated_ffn(&mut self, s: LayerSlots, f: Gating) -> Result<(), ModelError> {
-        if self.has("ffn_gate", "weight") {
+        let n_ff = self.plan.slot_of(s.ffn_up).width as u64;
+        let up = self.tensors.find(&self.tensor_name("ffn_up", "weight"));
+        // An `ffn_up` of one half's rows tells that it is the tensor of the other half that is missing.
+        if self.has("ffn_gate", "weight") || up.is_some_and(|up| up.n_rows() == n_ff) {
             self.linear(s.ffn_norm, &[("ffn_gate", s.ffn_gate), ("ffn_up", s.ffn_up)])?;
         } else {
             self.fused_linear(s.ffn_norm, "ffn_up", &[s.ffn_gate, s.ffn_up])?;
