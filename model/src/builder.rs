@@ -2,14 +2,16 @@
 
 mod experts;
 
-pub(crate) use experts::Mixture;
+pub(crate) use experts::{Mixture, Usual, Width};
 
 use llamay_gguf::Gguf;
 use llamay_plan::{
-    Gating, Index, KvLayer, Nonlinearity, Op, Plan, Projection, Rope, RopeId, Rows, SlotId, WeightId,
+    Gating, Index, KvLayer, Nonlinearity, Op, Plan, Projection, Rope, RopeId, RopePairs, Rows, SlotId,
+    WeightId,
 };
 
-use crate::config::Config;
+use crate::config::{Config, Keys};
+use crate::rope;
 use crate::tensors::Tensors;
 use crate::{File, Loaded, ModelError};
 
@@ -20,6 +22,8 @@ const MOST_VOCAB: u64 = 1 << 28;
 pub(crate) struct Builder<'a> {
     pub(crate) config: Config,
     pub(crate) tensors: Tensors<'a>,
+    /// Positions that a sequence may get.
+    pub(crate) n_ctx: usize,
     gguf: &'a Gguf,
     plan: Plan,
     layer: Option<u32>,
@@ -70,7 +74,8 @@ impl<'a> Builder<'a> {
             n_ctx_train: config.n_ctx_train,
             ..Plan::default()
         };
-        Builder { config, tensors: Tensors::new(gguf), gguf, plan, layer: None }
+        let n_ctx = file.options.n_ctx.unwrap_or(config.n_ctx_train as usize);
+        Builder { config, tensors: Tensors::new(gguf), n_ctx, gguf, plan, layer: None }
     }
 
     /// The slots of a layer.
@@ -99,6 +104,12 @@ impl<'a> Builder<'a> {
     /// Adds a rotary table.
     pub(crate) fn rope_table(&mut self, rope: Rope) -> RopeId {
         self.plan.rope(rope)
+    }
+
+    /// The rotary table that the file describes: its base, its scaling and its divisors.
+    pub(crate) fn rotary(&mut self, keys: Keys<'_>, pairs: RopePairs) -> Result<RopeId, ModelError> {
+        let rope = rope::read_with_divisors(keys, self, pairs)?;
+        Ok(self.rope_table(rope))
     }
 
     /// The steps that follow belong to this layer.
@@ -239,8 +250,18 @@ impl<'a> Builder<'a> {
 
     /// Queries, keys and values of `x`, of three matrices or of the fused `attn_qkv`.
     pub(crate) fn qkv(&mut self, x: SlotId, s: LayerSlots) -> Result<(), ModelError> {
-        if self.has("attn_qkv", "weight") {
-            return self.fused_linear(x, "attn_qkv", &[s.q, s.k, s.v]);
+        // Without any of them, it is the fused one that is missing.
+        if !["attn_q", "attn_k", "attn_v"].iter().any(|stem| self.has(stem, "weight")) {
+            let mut projections = self.projections(x, "attn_qkv", &[s.q, s.k, s.v])?;
+            // Some files fuse the matrices and not the biases.
+            for (p, stem) in projections.iter_mut().zip(["attn_q", "attn_k", "attn_v"]) {
+                let (name, len) = (self.tensor_name(stem, "bias"), self.plan.slot_of(p.out).width);
+                if let (None, Some(bias)) = (p.bias, self.tensors.optional_vector(&name, len)?) {
+                    p.bias = Some(Rows { weight: self.plan.weight(bias), first_row: 0 });
+                }
+            }
+            self.push(Op::Linear { x, projections });
+            return Ok(());
         }
         self.linear(x, &[("attn_q", s.q), ("attn_k", s.k), ("attn_v", s.v)])
     }
@@ -279,7 +300,10 @@ impl<'a> Builder<'a> {
 
     /// The gated feed-forward part, from `ffn_norm` to `ffn_down`. A file without `ffn_gate` has it fused with `ffn_up`.
     pub(crate) fn gated_ffn(&mut self, s: LayerSlots, f: Gating) -> Result<(), ModelError> {
-        if self.has("ffn_gate", "weight") {
+        let n_ff = self.plan.slot_of(s.ffn_up).width as u64;
+        let up = self.tensors.find(&self.tensor_name("ffn_up", "weight"));
+        // An `ffn_up` of one half's rows tells that it is the tensor of the other half that is missing.
+        if self.has("ffn_gate", "weight") || up.is_some_and(|up| up.n_rows() == n_ff) {
             self.linear(s.ffn_norm, &[("ffn_gate", s.ffn_gate), ("ffn_up", s.ffn_up)])?;
         } else {
             self.fused_linear(s.ffn_norm, "ffn_up", &[s.ffn_gate, s.ffn_up])?;

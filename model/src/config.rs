@@ -86,12 +86,22 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Refuses a key that is present, unless its value is one of `neutral`, which ask for nothing.
+    /// Refuses a key that is present, unless its value, or all of an array, is one of `neutral`, which ask for nothing.
     pub(crate) fn refuse(&self, key: &str, what: &'static str, neutral: &[f32]) -> Result<(), ModelError> {
         let name = self.name(key);
         if let Some(Value::Bool(value)) = self.metadata.get(&name) {
             let error = ModelError::Feature { what, key: name, value: value.to_string() };
             return if value { Err(error) } else { Ok(()) };
+        }
+        if let Some(Value::Array(_)) = self.metadata.get(&name) {
+            let values = self.metadata.need_f32s(&name)?;
+            return match values.iter().find(|value| !neutral.contains(value)) {
+                Some(value) => {
+                    let value = format!("an array with {value}");
+                    Err(ModelError::Feature { what, key: name, value })
+                }
+                None => Ok(()),
+            };
         }
         match self.metadata.f32(&name)? {
             Some(value) if !neutral.contains(&value) => {
@@ -124,6 +134,12 @@ impl<'a> Keys<'a> {
         Ok(self.metadata.bool(&self.name(key))?.unwrap_or(default))
     }
 
+    /// The window of the layers that have one; `None` if there is none, which files of models that could have one say
+    /// with 0.
+    pub(crate) fn window(&self) -> Result<Option<u32>, ModelError> {
+        Ok(self.count("attention.sliding_window", 0..=u32::MAX)?.filter(|window| *window > 0))
+    }
+
     /// Which layers have a window, as the file says it: with a number for each layer, or with a period of which the last
     /// layer has none. `period` is for files that do not say it.
     pub(crate) fn windowed_layers(&self, n_layer: u32, period: u32) -> Result<Vec<bool>, ModelError> {
@@ -149,6 +165,8 @@ const FEATURES: &[(&str, &str, &[f32])] = &[
     ("expert_shared_count", "shared experts", &[0.0]),
     ("expert_group_count", "experts in groups", &[0.0, 1.0]),
     ("leading_dense_block_count", "dense layers before a mixture of experts", &[0.0]),
+    ("interleave_moe_layer_step", "dense layers between mixtures of experts", &[0.0, 1.0]),
+    ("attention.sliding_window", "a window of attention", &[0.0]),
     ("attn_logit_softcapping", "a soft cap of attention scores", &[0.0]),
     ("final_logit_softcapping", "a soft cap of logits", &[0.0]),
     ("attention.clamp_kqv", "clamping queries, keys and values", &[0.0]),
@@ -157,6 +175,8 @@ const FEATURES: &[(&str, &str, &[f32])] = &[
     ("embedding_scale", "a factor of the embedding", &[0.0, 1.0]),
     ("residual_scale", "a factor of residual branches", &[0.0, 1.0]),
     ("logit_scale", "a factor of logits", &[0.0, 1.0]),
+    ("nextn_predict_layers", "layers that predict further tokens", &[0.0]),
+    ("rope.dimension_sections", "positions of several dimensions", &[0.0]),
     ("use_parallel_residual", "parallel attention and feed-forward parts", &[]),
 ];
 

@@ -15,16 +15,18 @@ const PATTERN: u32 = 6;
 const GLOBAL_ROPE_BASE: f32 = 1_000_000.0;
 /// The base of the layers with a window.
 const LOCAL_ROPE_BASE: f32 = 10_000.0;
+/// By which the model is known whose scores are scaled by another number.
+const LAYERS_OF_27B: u32 = 62;
 
 pub(crate) fn build(file: File<'_>) -> Result<Loaded, ModelError> {
     let keys = file.keys("gemma3");
-    let config = Config::read(keys, NormKind::Rms, &[])?;
+    let config = Config::read(keys, NormKind::Rms, &["attention.sliding_window"])?;
     let window = keys.need_count("attention.sliding_window", 1..=u32::MAX)? as u32;
     let windowed = keys.windowed_layers(config.n_layer, PATTERN)?;
     let global_base = rope::base(keys, "rope.freq_base")?.unwrap_or(GLOBAL_ROPE_BASE);
     let local_base = rope::base(keys, "rope.freq_base_swa")?.unwrap_or(LOCAL_ROPE_BASE);
     let scaling = Scaling::read(keys, config.n_ctx_train)?;
-    let scale = attention_scale(&config);
+    let scale = attention_scale(&config, LAYERS_OF_27B);
 
     let mut b = Builder::new(file, config);
     let global_rope = b.rope_table(rope::table(&b.config, RopePairs::Halves, global_base, scaling, None));
@@ -55,12 +57,11 @@ pub(crate) fn build(file: File<'_>) -> Result<Loaded, ModelError> {
     b.finish()
 }
 
-/// The factor of attention scores. The 27B model divides by the root of its embedding's share of a head, all others by
-/// that of the head's length, and files do not say which; it is known by its number of layers.
-fn attention_scale(c: &Config) -> f32 {
-    const LAYERS_OF_27B: u32 = 62;
+/// The factor of attention scores of Gemma 2 and 3. The 27B models divide by the root of their embedding's share of a
+/// head, all others by that of the head's length, and files do not say which; they are known by their number of layers.
+pub(crate) fn attention_scale(c: &Config, layers_of_27b: u32) -> f32 {
     match c.attention_scale {
-        None if c.n_layer == LAYERS_OF_27B => (1.0 / (c.n_embd as f64 / c.n_head as f64).sqrt()) as f32,
+        None if c.n_layer == layers_of_27b => (1.0 / (c.n_embd as f64 / c.n_head as f64).sqrt()) as f32,
         _ => c.attention_scale(),
     }
 }
@@ -96,13 +97,13 @@ mod tests {
             (config(48, 3840, 16, 256), 256.0),
             (config(62, 5376, 32, 128), 168.0f64),
         ] {
-            assert_eq!(attention_scale(&config), (1.0 / scalar.sqrt()) as f32);
+            assert_eq!(attention_scale(&config, LAYERS_OF_27B), (1.0 / scalar.sqrt()) as f32);
         }
     }
 
     #[test]
     fn a_scale_in_the_file_wins() {
         let config = Config { attention_scale: Some(0.25), ..config(62, 5376, 32, 128) };
-        assert_eq!(attention_scale(&config), 0.25);
+        assert_eq!(attention_scale(&config, LAYERS_OF_27B), 0.25);
     }
 }

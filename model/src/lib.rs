@@ -9,7 +9,8 @@
 //! 1. Write `src/<name>.rs` with one function that reads top to bottom like the model's forward pass; `llama.rs` is the
 //!    example. `config.rs` reads and checks what nearly all models share.
 //! 2. Add its line to [`ARCHITECTURES`].
-//! 3. Add a generated model to `src/shapes/list.rs`, its Hugging Face twin to `tools/reference/make.py`, and run that.
+//! 3. Add a tiny Hugging Face model to `tools/reference/twins` and run `make.py` there: it writes the generated model and
+//!    the logits that it has to give.
 //!
 //! ```
 //! use llamay_formats::Format;
@@ -25,16 +26,39 @@
 
 mod architecture;
 mod builder;
+mod cohere;
 mod config;
 mod error;
+mod exaone4;
+mod falcon;
+mod gemma;
+mod gemma2;
 mod gemma3;
+mod glm4;
+mod gpt2;
+mod gpt_oss;
+mod gptneox;
+mod granite;
+mod granitemoe;
+mod hunyuan;
 mod llama;
+mod mistral3;
+mod moe;
 #[cfg(feature = "test-data")]
 pub mod naive;
+mod olmo2;
+mod phi2;
+mod phi3;
+mod pre_norm;
+mod qwen;
 #[cfg(feature = "test-data")]
 pub mod reference;
 mod rope;
+#[cfg(feature = "test-data")]
 pub mod shapes;
+mod smollm3;
+mod stablelm;
+mod starcoder;
 mod tensors;
 mod validate;
 

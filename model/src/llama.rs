@@ -5,34 +5,25 @@
 
 use llamay_plan::{Gating, Nonlinearity, NormKind, RopePairs};
 
-use crate::builder::{Attention, Builder, Mixture};
+use crate::builder::{Attention, Builder, Mixture, Usual};
 use crate::config::Config;
-use crate::rope::{self, Scaling};
 use crate::{File, Loaded, ModelError};
-
-/// The base of files that do not give one: that of Llama 2.
-const ROPE_BASE: f32 = 10_000.0;
 
 pub(crate) fn build(file: File<'_>) -> Result<Loaded, ModelError> {
     let keys = file.keys("llama");
-    let config = Config::read(keys, NormKind::Rms, &["expert_count"])?;
+    let config = Config::read(keys, NormKind::Rms, &["expert_count", "attention.sliding_window"])?;
     let has_experts = keys.count("expert_count", 0..=u32::MAX)?.is_some_and(|n| n > 0);
-    // Mistral 7B v0.1; 0 in files whose model could have a window and has none.
-    let window = keys.count("attention.sliding_window", 0..=u32::MAX)?.filter(|w| *w > 0);
-    let base = rope::base(keys, "rope.freq_base")?.unwrap_or(ROPE_BASE);
-    let scaling = Scaling::read(keys, config.n_ctx_train)?;
+    // Mistral 7B v0.1 has one.
+    let window = keys.window()?;
     let (n_layer, scale) = (config.n_layer, config.attention_scale());
 
     let mut b = Builder::new(file, config);
-    // Llama 3.1 stretches long wavelengths more than short ones: one divisor a pair.
-    let divisors = b.tensors.positive_constants("rope_freqs.weight", b.config.n_rot / 2)?;
     // Converters reorder the rows of q and k so that the two elements of a pair are neighbours.
-    let rope = rope::table(&b.config, RopePairs::Interleaved, base, scaling, divisors.as_deref());
-    let rope = b.rope_table(rope);
+    let rope = b.rotary(keys, RopePairs::Interleaved)?;
 
     let x = b.embed(1.0)?;
     let s = b.layer_slots();
-    let mixture = if has_experts { Some(Mixture::read(keys, &mut b)?) } else { None };
+    let mixture = if has_experts { Some(Mixture::read(keys, &mut b, Usual::MIXTRAL)?) } else { None };
     for layer in 0..n_layer {
         b.enter_layer(layer);
 
@@ -46,7 +37,7 @@ pub(crate) fn build(file: File<'_>) -> Result<Loaded, ModelError> {
 
         b.norm("ffn_norm", x, s.ffn_norm)?;
         match &mixture {
-            Some(mixture) => b.experts(mixture, s.ffn_norm, s.ffn_down)?,
+            Some(mixture) => b.mixture(mixture, s)?,
             None => b.gated_ffn(s, Gating::Product(Nonlinearity::Silu))?,
         }
         b.add(x, s.ffn_down);

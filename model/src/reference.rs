@@ -24,26 +24,30 @@ pub const TOLERANCE: f64 = 1e-4;
 
 const MAGIC: &[u8] = b"LLAMAYR1";
 
-macro_rules! files {
-    ($($name:literal)*) => {
-        &[$(($name, include_bytes!(concat!("../tests/reference/", $name, ".bin")))),*]
-    };
-}
+/// Every file, by name.
+const FILES: &[(&str, &[u8])] = include!("../tests/reference/files.rs");
 
-const FILES: &[(&str, &[u8])] = files!["llama-gqa" "llama-mha" "llama-bias" "llama-linear" "llama3-rope" "llama-yarn" "mistral-window" "gemma3" "gemma3-deep"];
-
-/// All references.
+/// All references: for every generated model that has one, the logits that it has to give.
 ///
 /// # Panics
-/// If a checked-in file is damaged.
+/// If a checked-in file is damaged or missing.
 pub fn references() -> Vec<Reference> {
-    FILES
-        .iter()
-        .map(|(name, bytes)| parse(name, bytes).unwrap_or_else(|| panic!("{name}.bin is damaged")))
-        .collect()
+    Shape::all().iter().filter_map(Reference::of).collect()
 }
 
 impl Reference {
+    /// The reference of a generated model, if it has one.
+    ///
+    /// # Panics
+    /// As [`references`].
+    pub fn of(shape: &'static Shape) -> Option<Reference> {
+        let name = shape.reference()?;
+        let bytes = FILES.iter().find(|(n, _)| *n == name).map(|(_, bytes)| *bytes);
+        Some(
+            bytes.and_then(|b| parse(shape, b)).unwrap_or_else(|| panic!("{name}.bin is damaged or missing")),
+        )
+    }
+
     /// How far the logits of the tokens from `first` on are from the reference: the greatest difference, as a share of
     /// the greatest reference logit of those tokens. Infinite if a logit is not finite or the lengths do not match.
     ///
@@ -70,14 +74,14 @@ impl Reference {
 }
 
 /// Reads a file as `make.py` describes it.
-fn parse(name: &str, bytes: &[u8]) -> Option<Reference> {
+fn parse(shape: &'static Shape, bytes: &[u8]) -> Option<Reference> {
     let mut words =
         bytes.strip_prefix(MAGIC)?.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]]));
     let (n_tokens, n_prompt, n_columns) =
         (words.next()? as usize, words.next()? as usize, words.next()? as usize);
     let mut take = |n: usize| (0..n).map(|_| words.next()).collect::<Option<Vec<u32>>>();
     let reference = Reference {
-        shape: Shape::named(name)?,
+        shape,
         tokens: take(n_tokens)?,
         n_prompt,
         columns: take(n_columns)?.into_iter().map(|c| c as usize).collect(),

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use llamay_plan::{Rope, RopePairs};
 
 use crate::ModelError;
+use crate::builder::Builder;
 use crate::config::{Config, Keys, value_error};
 
 // More than 1, whose logarithm YaRN divides by.
@@ -13,6 +14,49 @@ const BASES: RangeInclusive<f32> = 1.001..=1e12;
 const FACTORS: RangeInclusive<f32> = 1e-6..=1e6;
 const TURNS: RangeInclusive<f32> = 1e-3..=1e6;
 const MOST_CONTEXT: u32 = 1 << 30;
+
+/// The base of files that do not give one.
+pub(crate) const BASE: f32 = 10_000.0;
+
+/// The table of a model whose layers all turn alike, as the file says: its base, and its scaling.
+pub(crate) fn read(
+    keys: Keys<'_>,
+    c: &Config,
+    pairs: RopePairs,
+    divisors: Option<&[f32]>,
+) -> Result<Rope, ModelError> {
+    let base = base(keys, "rope.freq_base")?.unwrap_or(BASE);
+    let scaling = Scaling::read(keys, c.n_ctx_train)?;
+    Ok(table(c, pairs, base, scaling, divisors))
+}
+
+/// As [`read`], with the divisors that the file has tensors of: Llama 3.1's, or those of LongRoPE.
+pub(crate) fn read_with_divisors(
+    keys: Keys<'_>,
+    b: &mut Builder<'_>,
+    pairs: RopePairs,
+) -> Result<Rope, ModelError> {
+    let n = b.config.n_rot / 2;
+    let short = b.tensors.positive_constants("rope_factors_short.weight", n)?;
+    let long = b.tensors.positive_constants("rope_factors_long.weight", n)?;
+    let kind = keys.metadata.str(&keys.name("rope.scaling.type"))?;
+    if short.is_none() && long.is_none() && kind != Some("longrope") {
+        let divisors = b.tensors.positive_constants("rope_freqs.weight", n)?;
+        return read(keys, &b.config, pairs, divisors.as_deref());
+    }
+    let base = base(keys, "rope.freq_base")?.unwrap_or(BASE);
+    keys.refuse("rope.scaling.factor", "a factor of all frequencies beside LongRoPE", &[0.0, 1.0])?;
+    let n_ctx_original = keys.count("rope.scaling.original_context_length", 1..=MOST_CONTEXT)?;
+    let n_ctx_original = n_ctx_original.unwrap_or(b.config.n_ctx_train) as usize;
+    let magnitude = keys.float("rope.scaling.attn_factor", FACTORS)?.unwrap_or(1.0);
+    // The model turns anew once a sequence outgrows the original length; cached keys cannot. So the context decides.
+    let (name, divisors) = match b.n_ctx > n_ctx_original {
+        true => ("rope_factors_long.weight", long),
+        false => ("rope_factors_short.weight", short),
+    };
+    let divisors = divisors.ok_or_else(|| ModelError::MissingTensor { name: name.to_owned() })?;
+    Ok(table(&b.config, pairs, base, Scaling::Long(magnitude), Some(&divisors)))
+}
 
 /// The base of the frequencies at `key`, if the file gives one.
 pub(crate) fn base(keys: Keys<'_>, key: &str) -> Result<Option<f32>, ModelError> {
@@ -27,6 +71,10 @@ pub(crate) enum Scaling {
     ///
     /// Source: Chen et al., "Extending Context Window of Large Language Models via Positional Interpolation" (2023).
     Linear(f32),
+    /// Each frequency has its divisor, in a tensor; sines and cosines grow by this factor.
+    ///
+    /// Source: Ding et al., "LongRoPE: Extending LLM Context Window Beyond 2 Million Tokens" (2024).
+    Long(f32),
     Yarn(Yarn),
 }
 
@@ -42,6 +90,10 @@ pub(crate) struct Yarn {
     beta_fast: f64,
     /// Pairs that turn less often than this are divided by the whole factor.
     beta_slow: f64,
+    /// The factor of every sine and cosine.
+    magnitude: f64,
+    /// Whether the ramp begins and ends at whole pairs.
+    rounded: bool,
 }
 
 impl Scaling {
@@ -52,6 +104,7 @@ impl Scaling {
         let what = match kind {
             Some("none") => return Ok(Scaling::None),
             None | Some("linear") => {
+                keys.refuse("rope.scaling.attn_factor", "a factor of sines and cosines", &[0.0, 1.0])?;
                 return Ok(factor(keys)?.map_or(Scaling::None, Scaling::Linear));
             }
             Some("yarn") => return Yarn::read(keys, n_ctx_train),
@@ -60,6 +113,16 @@ impl Scaling {
         };
         let value = kind.map(|k| format!("{:?}", k.chars().take(80).collect::<String>())).unwrap_or_default();
         Err(ModelError::Feature { what, key, value })
+    }
+}
+
+impl Scaling {
+    /// As gpt-oss has it: YaRN's ramp begins and ends between pairs.
+    pub(crate) fn unrounded(self) -> Scaling {
+        match self {
+            Scaling::Yarn(yarn) => Scaling::Yarn(Yarn { rounded: false, ..yarn }),
+            other => other,
+        }
     }
 }
 
@@ -82,19 +145,33 @@ fn factor(keys: Keys<'_>) -> Result<Option<f32>, ModelError> {
 
 impl Yarn {
     fn read(keys: Keys<'_>, n_ctx_train: u32) -> Result<Scaling, ModelError> {
-        let what = "a variant of YaRN rope scaling";
-        keys.refuse("rope.scaling.attn_factor", what, &[0.0, 1.0])?;
-        keys.refuse("rope.scaling.yarn_attn_factor", what, &[1.0])?;
-        keys.refuse("rope.scaling.yarn_ext_factor", what, &[1.0])?;
-        keys.refuse("rope.scaling.yarn_log_multiplier", what, &[0.0])?;
+        keys.refuse("rope.scaling.yarn_ext_factor", "a variant of YaRN rope scaling", &[1.0])?;
         let turns = |key: &str, default: f32| keys.float(key, TURNS).map(|v| f64::from(v.unwrap_or(default)));
         let n_ctx_original = keys.count("rope.scaling.original_context_length", 1..=MOST_CONTEXT)?;
+        let factor = f64::from(keys.need_float("rope.scaling.factor", FACTORS)?);
         Ok(Scaling::Yarn(Yarn {
-            factor: f64::from(keys.need_float("rope.scaling.factor", FACTORS)?),
+            factor,
             n_ctx_original: f64::from(n_ctx_original.unwrap_or(n_ctx_train)),
             beta_fast: turns("rope.scaling.yarn_beta_fast", 32.0)?,
             beta_slow: turns("rope.scaling.yarn_beta_slow", 1.0)?,
+            magnitude: Yarn::magnitude(keys, factor)?,
+            rounded: true,
         }))
+    }
+
+    /// The factor of every sine and cosine: sharper attention for the longer context.
+    ///
+    /// `yarn_attn_factor` is the whole of it. Without that, `yarn_log_multiplier` (DeepSeek's `mscale_all_dim`) divides
+    /// the usual value by what it would be with that multiplier, and `attn_factor` multiplies it.
+    fn magnitude(keys: Keys<'_>, factor: f64) -> Result<f64, ModelError> {
+        let usual =
+            |multiplier: f64| if factor <= 1.0 { 1.0 } else { 0.1 * multiplier * libm::log(factor) + 1.0 };
+        if let Some(whole) = keys.float("rope.scaling.yarn_attn_factor", FACTORS)? {
+            return Ok(f64::from(whole));
+        }
+        let multiplier = keys.float("rope.scaling.yarn_log_multiplier", 0.0..=*FACTORS.end())?.unwrap_or(0.0);
+        let more = keys.float("rope.scaling.attn_factor", FACTORS)?.unwrap_or(1.0);
+        Ok(usual(1.0) / usual(f64::from(multiplier)) * f64::from(more))
     }
 
     /// By what the frequency of pair `i` is multiplied.
@@ -103,17 +180,13 @@ impl Yarn {
         let pair = |turns: f64| {
             n_rot as f64 * libm::log(self.n_ctx_original / (turns * 2.0 * PI)) / (2.0 * libm::log(base))
         };
-        let first = pair(self.beta_fast).floor().max(0.0);
-        let last = pair(self.beta_slow).ceil().min(n_rot as f64 - 1.0);
+        let (first, last) = (pair(self.beta_fast), pair(self.beta_slow));
+        let (first, last) = if self.rounded { (first.floor(), last.ceil()) } else { (first, last) };
+        let (first, last) = (first.max(0.0), last.min(n_rot as f64 - 1.0));
         // The ramp of a single point is steep, not undefined.
         let width = if first == last { 0.001 } else { last - first };
         let ramp = ((i as f64 - first) / width).clamp(0.0, 1.0);
         ramp / self.factor + (1.0 - ramp)
-    }
-
-    /// The factor of every sine and cosine: sharper attention for the longer context.
-    fn magnitude(self) -> f64 {
-        if self.factor <= 1.0 { 1.0 } else { 0.1 * libm::log(self.factor) + 1.0 }
     }
 }
 
@@ -132,7 +205,7 @@ pub(crate) fn table(
     let frequency = |i: usize| {
         let plain = libm::pow(base, -2.0 * i as f64 / c.n_rot as f64);
         let scaled = match scaling {
-            Scaling::None => plain,
+            Scaling::None | Scaling::Long(_) => plain,
             Scaling::Linear(factor) => plain / f64::from(factor),
             Scaling::Yarn(yarn) => plain * yarn.slowing(i, base, c.n_rot),
         };
@@ -140,7 +213,8 @@ pub(crate) fn table(
     };
     let magnitude = match scaling {
         Scaling::None | Scaling::Linear(_) => 1.0,
-        Scaling::Yarn(yarn) => yarn.magnitude() as f32,
+        Scaling::Long(magnitude) => magnitude,
+        Scaling::Yarn(yarn) => yarn.magnitude as f32,
     };
     Rope {
         frequencies: (0..c.n_rot / 2).map(frequency).collect(),

@@ -15,11 +15,17 @@ const HARMLESS: &[&str] =
 pub(crate) struct Tensors<'a> {
     gguf: &'a Gguf,
     used: HashSet<&'a str>,
+    n_layer: u32,
 }
 
 impl<'a> Tensors<'a> {
     pub(crate) fn new(gguf: &'a Gguf) -> Tensors<'a> {
-        Tensors { gguf, used: HashSet::new() }
+        Tensors { gguf, used: HashSet::new(), n_layer: u32::MAX }
+    }
+
+    /// What the file holds of layers from this one on is for something that is not done here, and merely unused.
+    pub(crate) fn leave_layers_from(&mut self, n_layer: u32) {
+        self.n_layer = n_layer;
     }
 
     /// The tensor, if the file has it.
@@ -92,7 +98,7 @@ impl<'a> Tensors<'a> {
             if HARMLESS.iter().any(|end| tensor.name.ends_with(end)) {
                 continue;
             }
-            if tensor.name.starts_with("blk.") {
+            if tensor.name.starts_with("blk.") && layer_of(&tensor.name).is_none_or(|l| l < self.n_layer) {
                 return Err(ModelError::ForeignTensor {
                     name: tensor.name.clone(),
                     architecture: architecture.to_owned(),
@@ -102,6 +108,11 @@ impl<'a> Tensors<'a> {
         }
         Ok(unused)
     }
+}
+
+/// The layer of a tensor `blk.{layer}.*`.
+fn layer_of(name: &str) -> Option<u32> {
+    name.strip_prefix("blk.")?.split('.').next()?.parse().ok()
 }
 
 /// Compares shapes; dimensions of 1 at the end do not count.

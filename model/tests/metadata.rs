@@ -133,7 +133,7 @@ fn what_is_not_supported_is_refused_by_name() {
     let (gemma, yarn) = (shape("gemma3"), shape("llama-yarn"));
     for (message, words) in [
         (refusal(&with_key(&gemma, "gemma3.expert_count", 8u32)), "a mixture of experts"),
-        (refusal(&with_key(&llama, "llama.rope.scaling.type", "longrope")), "LongRoPE"),
+        (refusal(&with_key(&gemma, "gemma3.rope.scaling.type", "longrope")), "LongRoPE"),
         (refusal(&with_key(&llama, "llama.rope.scaling.type", "mystery\n")), "mystery"),
         (refusal(&with_key(&yarn, "llama.rope.scaling.yarn_ext_factor", 0.5f32)), "a variant of YaRN"),
         (refusal(&with_key(&yarn, "llama.rope.scaling.factor", 0.0f32)), "llama.rope.scaling.factor"),

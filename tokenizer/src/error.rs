@@ -11,10 +11,14 @@ pub enum Error {
     #[error("the file has no {0}, so text cannot be turned into tokens")]
     MissingKey(&'static str),
     /// `tokenizer.ggml.model` names an algorithm that is not built.
-    #[error("tokenizer.ggml.model is {model:?}, which is not supported (supported: llama, gpt2)")]
+    #[error(
+        "tokenizer.ggml.model is {model:?}, which is not supported (llama, gpt2, gemma4 and bert are): {reason}"
+    )]
     UnknownModel {
         /// The value found.
         model: String,
+        /// Why it is not built.
+        reason: &'static str,
     },
     /// `tokenizer.ggml.pre` names a way to split text into words that is not known.
     #[error("tokenizer.ggml.pre is {pre:?}, which is not supported (supported: {})", .known.join(", "))]
@@ -23,6 +27,14 @@ pub enum Error {
         pre: String,
         /// Every name that is supported.
         known: Vec<&'static str>,
+    },
+    /// `tokenizer.ggml.pre` names a way to split text into words that is known, but not built.
+    #[error("tokenizer.ggml.pre is {pre:?}, which is not supported: {reason}")]
+    RefusedPre {
+        /// The value found.
+        pre: String,
+        /// Why it is not built.
+        reason: &'static str,
     },
     /// An array that runs beside the token list is shorter than it.
     #[error("{key} has {found} entries for {tokens} tokens")]

@@ -1,7 +1,8 @@
 //! Text to tokens and back, as a GGUF file's vocabulary says.
 //!
-//! Two kinds of vocabulary are read: SentencePiece's ([`Kind::Spm`]) and byte-level BPE ([`Kind::Bpe`]) with the
-//! pre-tokenizers that `tokenizer.ggml.pre` names. Tokens are those of Hugging Face's `tokenizers` for the same model.
+//! Three kinds of vocabulary are read: SentencePiece's ([`Kind::Spm`]), BPE ([`Kind::Bpe`]) with the pre-tokenizers
+//! that `tokenizer.ggml.pre` names, and WordPiece ([`Kind::Wpm`]). Tokens are those of Hugging Face's `tokenizers` for
+//! the same model.
 //! Time is O(n log n) in the length of the text, whatever the text.
 //!
 //! ```no_run
@@ -30,6 +31,7 @@ mod spm;
 pub mod template;
 mod tokenizer;
 mod vocab;
+mod wpm;
 
 pub use detokenize::Detokenizer;
 pub use error::Error;

@@ -31,13 +31,10 @@ impl Spm {
             is_piece.then_some(descending(score))
         });
         let order = order.collect();
-        let mut bytes = [None; 256];
-        for (byte, token) in bytes.iter_mut().enumerate() {
+        let bytes = std::array::from_fn(|byte| {
             // Vocabularies without byte tokens may still have the character.
-            *token = vocab
-                .id(format!("<0x{byte:02X}>").as_bytes())
-                .or_else(|| vocab.id(&[byte as u8]).filter(|_| byte < 0x80));
-        }
+            byte_token(vocab, byte as u8).or_else(|| vocab.id(&[byte as u8]).filter(|_| byte < 0x80))
+        });
         Spm { order, bytes, unknown }
     }
 
@@ -75,8 +72,13 @@ impl Spm {
     }
 }
 
+/// The token `<0xHH>` of a byte.
+pub(crate) fn byte_token(vocab: &Vocab, byte: u8) -> Option<u32> {
+    vocab.id(format!("<0x{byte:02X}>").as_bytes())
+}
+
 /// Cuts a text into parts of at most `most` bytes, at least one character each.
-fn parts(text: &str, most: usize) -> impl Iterator<Item = &str> {
+pub(crate) fn parts(text: &str, most: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let first = rest.chars().next()?.len_utf8();

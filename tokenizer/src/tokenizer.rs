@@ -8,10 +8,11 @@ use crate::added::{AddedTokens, Piece};
 use crate::alphabet;
 use crate::bpe::{self, Bpe};
 use crate::merge::Merger;
-use crate::pretokenize::PreTokenizer;
+use crate::pretokenize::{PreTokenizer, Spelling};
 use crate::special::SpecialTokens;
 use crate::spm::{SPACE_MARK, Spm};
 use crate::vocab::{TokenType, Vocab};
+use crate::wpm::Wpm;
 use crate::{Detokenizer, Error};
 
 /// What kind of vocabulary a tokenizer has.
@@ -19,8 +20,11 @@ use crate::{Detokenizer, Error};
 pub enum Kind {
     /// SentencePiece with scores and byte fallback: Llama 2, Mistral, Gemma (`llama`).
     Spm,
-    /// Byte-level BPE with ranked merges: GPT-2, Llama 3, Qwen, SmolLM (`gpt2`).
+    /// BPE with ranked merges, over bytes in GPT-2, Llama 3, Qwen, SmolLM (`gpt2`), over characters in Gemma 4
+    /// (`gemma4`).
     Bpe,
+    /// WordPiece, whose words are cut into the longest pieces there are: BERT (`bert`).
+    Wpm,
 }
 
 /// How to treat a text. The default is plain text with nothing added.
@@ -46,6 +50,7 @@ pub struct Tokenizer {
 enum Algorithm {
     Spm(Box<Spm>),
     Bpe(Box<Bpe>),
+    Wpm(Wpm),
 }
 
 const MODEL: &str = "tokenizer.ggml.model";
@@ -63,30 +68,37 @@ impl Tokenizer {
     /// not known, which the error then names.
     pub fn from_gguf(gguf: &Gguf) -> Result<Tokenizer, Error> {
         let metadata = gguf.metadata();
-        let kind = match metadata.str(MODEL)?.ok_or(Error::MissingKey(MODEL))? {
+        let model = metadata.str(MODEL)?.ok_or(Error::MissingKey(MODEL))?;
+        let kind = match model {
             "llama" => Kind::Spm,
-            "gpt2" => Kind::Bpe,
-            other => return Err(Error::UnknownModel { model: other.to_owned() }),
+            "gpt2" | "gemma4" => Kind::Bpe,
+            "bert" => Kind::Wpm,
+            other => return Err(Error::UnknownModel { model: other.to_owned(), reason: why_refused(other) }),
         };
         let mut vocab = read_vocab(metadata)?;
-        let special = SpecialTokens::find(metadata, &mut vocab, default_special(kind))?;
+        let special = SpecialTokens::find(metadata, &mut vocab, default_special(kind, metadata)?)?;
         let (algorithm, add_bos) = match kind {
             Kind::Spm => {
                 alias_spaces(&mut vocab)?;
                 (Algorithm::Spm(Box::new(read_spm(metadata, &vocab, special.unk)?)), true)
             }
             Kind::Bpe => {
-                let bpe = read_bpe(metadata, &vocab)?;
+                let pre = if model == "gemma4" { model } else { metadata.str(PRE)?.unwrap_or("default") };
+                let bpe = read_bpe(metadata, &vocab, PreTokenizer::named(pre)?, special.unk)?;
                 let add_bos = bpe.pre.add_bos;
                 (Algorithm::Bpe(Box::new(bpe)), add_bos)
             }
+            Kind::Wpm => (Algorithm::Wpm(read_wpm(metadata, special.unk)?), true),
         };
         Ok(Tokenizer {
             added: AddedTokens::new(&vocab),
             add_bos: metadata.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(add_bos),
-            add_eos: metadata.bool("tokenizer.ggml.add_eos_token")?.unwrap_or(false),
-            add_space_prefix: kind == Kind::Spm
-                && metadata.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true),
+            add_eos: metadata.bool("tokenizer.ggml.add_eos_token")?.unwrap_or(kind == Kind::Wpm),
+            add_space_prefix: match kind {
+                Kind::Spm => metadata.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true),
+                Kind::Bpe => false,
+                Kind::Wpm => true,
+            },
             vocab,
             algorithm,
             special,
@@ -103,6 +115,12 @@ impl Tokenizer {
         match &self.algorithm {
             Algorithm::Spm(spm) => self.encode_spm(spm, text, options.parse_special, &mut tokens),
             Algorithm::Bpe(bpe) => self.encode_bpe(bpe, text, options.parse_special, &mut tokens),
+            Algorithm::Wpm(wpm) => {
+                self.added.split(&self.vocab, text, options.parse_special, |piece| match piece {
+                    Piece::Token(id) => tokens.push(id),
+                    Piece::Text(text) => wpm.encode(&self.vocab, text, &mut tokens),
+                });
+            }
         }
         if options.add_special && self.add_eos {
             tokens.extend(self.special.eos);
@@ -177,14 +195,11 @@ impl Tokenizer {
             }
             (TokenType::UserDefined, _) => as_is,
             (TokenType::Byte, _) => Spm::byte_of(text).map_or(as_is, |byte| Cow::Owned(vec![byte])),
-            (TokenType::Normal | TokenType::Unused, Algorithm::Spm(_)) => {
-                if text.contains(SPACE_MARK) {
-                    Cow::Owned(text.replace(SPACE_MARK, " ").into_bytes())
-                } else {
-                    as_is
+            (TokenType::Normal | TokenType::Unused, algorithm) => {
+                if !matches!(algorithm, Algorithm::Bpe(bpe) if bpe.pre.spelling == Spelling::Bytes) {
+                    let is_marked = text.contains(SPACE_MARK);
+                    return if is_marked { text.replace(SPACE_MARK, " ").into_bytes().into() } else { as_is };
                 }
-            }
-            (TokenType::Normal | TokenType::Unused, Algorithm::Bpe(_)) => {
                 // A text with other characters than the alphabet's was not written in it.
                 text.chars().map(alphabet::byte_of).collect::<Option<Vec<u8>>>().map_or(as_is, Cow::Owned)
             }
@@ -266,13 +281,14 @@ impl Tokenizer {
         match self.algorithm {
             Algorithm::Spm(_) => Kind::Spm,
             Algorithm::Bpe(_) => Kind::Bpe,
+            Algorithm::Wpm(_) => Kind::Wpm,
         }
     }
 
-    /// The best known name of the pre-tokenizer; SPM has none.
+    /// The best known name of the pre-tokenizer; only BPE has one.
     pub fn pre_name(&self) -> Option<&'static str> {
         match &self.algorithm {
-            Algorithm::Spm(_) => None,
+            Algorithm::Spm(_) | Algorithm::Wpm(_) => None,
             Algorithm::Bpe(bpe) => Some(bpe.pre.name()),
         }
     }
@@ -296,10 +312,34 @@ fn decode(mut stream: Detokenizer<'_>, tokens: &[u32]) -> String {
     text + &stream.flush()
 }
 
-/// The roles where no key gives them. Only SentencePiece's are customary.
-fn default_special(kind: Kind) -> SpecialTokens {
-    let spm = |id| (kind == Kind::Spm).then_some(id);
-    SpecialTokens { bos: spm(1), eos: spm(2), unk: spm(0), eot: None, pad: None, eog: Vec::new() }
+/// Why there is no tokenizer for a model that the format knows.
+fn why_refused(model: &str) -> &'static str {
+    match model {
+        "t5" => {
+            "Unigram vocabularies belong to encoder-decoders and embedding models, of which none is supported"
+        }
+        "rwkv" | "plamo2" => "it belongs to one family of recurrent models, which is not supported",
+        "none" | "no_vocab" => "the file has no vocabulary",
+        _ => "it is not known",
+    }
+}
+
+/// The roles where no key gives them. Byte-level BPE has no customary ones.
+fn default_special(kind: Kind, metadata: &Metadata) -> Result<SpecialTokens, Error> {
+    let id = |key: &str, default: u32| -> Result<Option<u32>, Error> {
+        Ok(metadata.i64(key)?.map_or(Some(default), |id| u32::try_from(id).ok()))
+    };
+    let (bos, eos, unk) = match kind {
+        Kind::Spm => (Some(1), Some(2), Some(0)),
+        Kind::Bpe => (None, None, None),
+        // Begin and end have names of their own, the second misspelled in the format.
+        Kind::Wpm => (
+            id("tokenizer.ggml.cls_token_id", 101)?,
+            id("tokenizer.ggml.seperator_token_id", 102)?,
+            Some(100),
+        ),
+    };
+    Ok(SpecialTokens { bos, eos, unk, eot: None, pad: None, eog: Vec::new() })
 }
 
 fn read_vocab(metadata: &Metadata) -> Result<Vocab, Error> {
@@ -327,12 +367,20 @@ fn read_spm(metadata: &Metadata, vocab: &Vocab, unknown: Option<u32>) -> Result<
     Ok(Spm::new(vocab, scores.iter().flat_map(|scores| scores.iter()), unknown))
 }
 
-fn read_bpe(metadata: &Metadata, vocab: &Vocab) -> Result<Bpe, Error> {
-    let pre = metadata.str(PRE)?.unwrap_or("default");
-    let pre = PreTokenizer::named(pre)
-        .ok_or_else(|| Error::UnknownPre { pre: pre.to_owned(), known: PreTokenizer::names() })?;
+fn read_bpe(
+    metadata: &Metadata,
+    vocab: &Vocab,
+    pre: &'static PreTokenizer,
+    unknown: Option<u32>,
+) -> Result<Bpe, Error> {
     let merges = metadata.strings(MERGES)?.ok_or(Error::MissingKey(MERGES))?;
-    Bpe::new(vocab, pre, merges.iter())
+    Bpe::new(vocab, pre, merges.iter(), unknown)
+}
+
+fn read_wpm(metadata: &Metadata, unknown: Option<u32>) -> Result<Wpm, Error> {
+    let lowercase = metadata.bool("tokenizer.ggml.normalizer.lowercase")?.unwrap_or(true);
+    let strip_accents = metadata.bool("tokenizer.ggml.normalizer.strip_accents")?.unwrap_or(lowercase);
+    Ok(Wpm { unknown, lowercase, strip_accents })
 }
 
 fn beside(key: &'static str, found: usize, tokens: usize) -> Result<(), Error> {

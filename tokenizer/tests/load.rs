@@ -26,13 +26,20 @@ fn small_bpe() -> Vocabulary {
 #[test]
 fn other_algorithms_are_refused_by_name() {
     let vocabulary = Vocabulary { model: "t5".into(), ..Vocabulary::tiny_spm() };
-    assert!(refused(&vocabulary.writer()).contains("\"t5\""));
+    let message = refused(&vocabulary.writer());
+    assert!(message.contains("\"t5\"") && message.contains("Unigram"), "{message}");
 }
 
 #[test]
 fn an_unknown_pre_tokenizer_is_refused_with_the_known_ones() {
     let message = refused(Vocabulary::tiny_bpe().writer().set("tokenizer.ggml.pre", "klingon"));
     assert!(message.contains("\"klingon\"") && message.contains("smollm, starcoder"), "{message}");
+}
+
+#[test]
+fn a_pre_tokenizer_that_is_known_but_not_built_is_refused_with_the_reason() {
+    let message = refused(Vocabulary::tiny_bpe().writer().set("tokenizer.ggml.pre", "roberta-bpe"));
+    assert!(message.contains("\"roberta-bpe\"") && message.contains("embeddings"), "{message}");
 }
 
 #[test]

@@ -94,10 +94,12 @@ fn gemma3() {
 #[test]
 fn published_vectors() {
     for name in [
+        "bert-bge",
         "command-r",
         "deepseek-coder",
         "deepseek-llm",
         "falcon",
+        "gemma-4",
         "gpt-2",
         "llama-bpe",
         "llama-spm",

@@ -1,7 +1,7 @@
-"""Reading a checkpoint's folder: `config.json` and the `.safetensors` files, which are mapped and never read as a whole.
+"""Reading a checkpoint's folder: `config.json`, and the `.safetensors` files, which are mapped and never read whole.
 
-The format is a JSON header in front of the raw data. It is read here, and not by the package of the name, because numpy has
-no bfloat16: the elements are widened on the way.
+The format is a JSON header in front of the raw data. It is read here, and not by the package of the name, because numpy
+has no bfloat16: the elements are widened on the way.
 """
 
 import json

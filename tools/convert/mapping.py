@@ -1,8 +1,8 @@
 """From the parameters of a checkpoint to GGUF tensors: rules, and the stream that applies them.
 
-An architecture writes a table from parameter names to rules. A key without a suffix (`self_attn.q_proj`) stands for the
-`.weight` and the `.bias` of a module; one with a suffix for that parameter only. `#` in a key stands for a number, that of
-an expert or a head. A rule is
+An architecture writes a table from parameter names to rules. A key without a suffix (`self_attn.q_proj`) stands for
+the `.weight` and the `.bias` of a module; one with a suffix for that parameter only. `#` in a key stands for a number,
+that of an expert or a head. A rule is
  - a string, the GGUF name;
  - `None`, for what a GGUF file does not hold;
  - `Rename`, `Split`, `Stack` or `Join`.
@@ -83,6 +83,13 @@ def plus_one(w: np.ndarray) -> np.ndarray:
     return w + np.float32(1.0)
 
 
+def nothing(w: np.ndarray) -> tuple[np.ndarray, ...]:
+    """For parameters that may be in a checkpoint if they are zero, and that GGUF files do not have."""
+    if np.any(w):
+        raise ValueError("it is not zero, and the architecture's files have no place for it")
+    return ()
+
+
 def halves(axis: int) -> Callable[[np.ndarray], Iterable[np.ndarray]]:
     """Cuts in two equal parts along an axis."""
     return lambda w: np.split(w, 2, axis=axis)
@@ -104,12 +111,12 @@ class Mapper:
         if found:
             table, rest, prefix = self.layer, found[2], f"blk.{int(found[1])}."
             if int(found[1]) >= self.n_layer:
-                raise ConvertError(f"the checkpoint has {name}, but config.json says that there are {self.n_layer} layers")
+                raise ConvertError(f"the checkpoint has {name}, but config.json says {self.n_layer} layers")
         key, rule, suffix, number = _find(table, rest, name)
         try:
             made = list(self._apply(rule, prefix, key, suffix, number, w))
         except (ValueError, IndexError) as e:
-            raise ConvertError(f"{name} has the shape {list(w.shape)}, which does not fit config.json: {e}") from e
+            raise ConvertError(f"{name} of the shape {list(w.shape)} does not fit config.json: {e}") from e
         for to, array in made:
             to = prefix + (to if to.endswith(SUFFIXES) else to + suffix)
             if to in self.made:

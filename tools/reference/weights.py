@@ -2,12 +2,17 @@
 
 Element `i` of a tensor is a function of the tensor's GGUF name and of `i` alone: SplitMix64 (Steele, Lea and Flood,
 "Fast Splittable Pseudorandom Number Generators", 2014), started from the FNV-1a hash of the name. The upper 24 bits give
-a number of [-1, 1) that float32 holds exactly, so that one rounding, of the product with the amplitude, remains.
+a number of [-1, 1) that float32 holds exactly, so that one rounding, of the product with the amplitude, remains (and one
+more for norms, which lie around 1).
 """
 
 import numpy as np
 
-AMPLITUDE = {"matrix": np.float32(0.14), "norm": np.float32(0.3), "bias": np.float32(0.2)}
+MATRIX, NORM, BIAS = np.float32(0.14), np.float32(0.3), np.float32(0.2)
+# Scores then differ clearly between experts, and the first does not take all.
+ROUTER = np.float32(0.2)
+# About as far as scores spread, so that sinks take a part that differs between heads.
+SINK = np.float32(1.0)
 
 
 def bits(name: str, n: int) -> np.ndarray:
@@ -21,15 +26,26 @@ def bits(name: str, n: int) -> np.ndarray:
     return z ^ (z >> np.uint64(31))
 
 
-def tensor(name: str, *shape: int) -> np.ndarray:
+def amplitude(name: str) -> np.float32:
+    """Half the range of a tensor's elements."""
+    if name.endswith("_norm.weight"):
+        return NORM
+    if name.endswith(".bias"):
+        return BIAS
+    if name.endswith(".ffn_gate_inp.weight"):
+        return ROUTER
+    if name.endswith(".attn_sinks.weight"):
+        return SINK
+    return MATRIX
+
+
+def tensor(name: str, shape: tuple[int, ...]) -> np.ndarray:
     """A weight by its GGUF name; `shape` as numpy has it, the row length last."""
     mantissa = (bits(name, int(np.prod(shape))) >> np.uint64(40)).astype(np.int64) - 2**23
-    unit = mantissa.astype(np.float32) * np.float32(2.0**-23)
-    if name.endswith("_norm.weight"):
-        return (np.float32(1.0) + unit * AMPLITUDE["norm"]).reshape(shape)
-    return (unit * AMPLITUDE["bias" if name.endswith(".bias") else "matrix"]).reshape(shape)
+    w = mantissa.astype(np.float32) * np.float32(2.0**-23) * amplitude(name)
+    return (w + np.float32(1.0) if name.endswith("_norm.weight") else w).reshape(shape)
 
 
-def tokens(shape: str, n: int, n_vocab: int) -> np.ndarray:
+def tokens(seed: str, n: int, n_vocab: int) -> np.ndarray:
     """The tokens that a generated model is run over."""
-    return ((bits(f"{shape} tokens", n) >> np.uint64(40)) % np.uint64(n_vocab)).astype(np.uint32)
+    return ((bits(f"{seed} tokens", n) >> np.uint64(40)) % np.uint64(n_vocab)).astype(np.uint32)

@@ -4,6 +4,8 @@ import json
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+import ggufkeys
+
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 
 
@@ -50,6 +52,22 @@ _CJK = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
 
 _GPT2 = [_bytes(use_regex=True)]
 _DIGIT_GPT2 = [pre_tokenizers.Digits(individual_digits=True), *_GPT2]
+
+_V3_WORDS = (
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+"""
+)
+_HAN_AND_KANA = "[\u4e00-\u9fa5\u3040-\u30ff]+"
+_AFMOE_SCRIPTS = (
+    "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0e7f"
+    "\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+"
+)
+_EAST_ASIAN = (
+    "[\uac00-\ud7a3\u3131-\u318e]+|[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c\u3001-\u303f"
+    "\ufe30-\ufe4f]+|[\u3105-\u312f]+|[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
+)
+_KIMI_UP = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
+_KIMI_LOW = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
+_POWERS = "".join(rf"|\s{{{n}}}(?!\S)" for n in ("512", "256", "128", "64", "32", "16", "8", "4", "1,2"))
 
 # name → (pre-tokenizers, ignore_merges, NFC)
 PRE = {
@@ -112,7 +130,8 @@ PRE = {
         False,
     ),
     "laguna": ([_split(r"[^\n]+|[\n]+"), _cl100k(""), _bytes()], False, False),
-    "gpt-4o": ([_cased("{1,3}", _CONTRACTION + "?"), _bytes()], False, False),
+    "gpt-4o": ([_cased("{1,3}", _CONTRACTION + "?"), _bytes()], True, False),
+    "minimax-m2": ([_cased("{1,3}", _CONTRACTION + "?"), _bytes()], False, False),
     "tekken": ([_cased("", ""), _bytes()], True, False),
     "deepseek-llm": (
         [
@@ -142,10 +161,80 @@ PRE = {
     "deepseek-v3": (
         [
             _split(r"\p{N}{1,3}"),
-            _split("[\u4e00-\u9fa5\u3040-\u30ff]+"),
+            _split(_HAN_AND_KANA),
+            _split(_V3_WORDS + r"[\r\n]*|" + _SPACES),
+            _bytes(),
+        ],
+        False,
+        False,
+    ),
+    "spark2_5": (
+        [
+            _split(r"\p{N}{1,3}"),
+            _split(_HAN_AND_KANA),
+            _split(_V3_WORDS + r"|[\r\n]|\s+(?!\S)|\s+"),
+            _split(r"\p{N}"),
+            _bytes(),
+        ],
+        False,
+        False,
+    ),
+    "afmoe": (
+        [
+            _split(r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"),
+            _split(_AFMOE_SCRIPTS),
+            _split(_V3_WORDS + r"[\r\n]*|" + _SPACES),
+            _bytes(),
+        ],
+        False,
+        False,
+    ),
+    "ufakzeka": (
+        [
+            _split(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + _SPACES),
+            _bytes(),
+        ],
+        False,
+        False,
+    ),
+    "jais-2": (
+        [
             _split(
-                r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"""
-                r""" ?[\p{P}\p{S}]+[\r\n]*|""" + _SPACES
+                _CONTRACTION
+                + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+                + _POWERS
+                + r"|\s{1}"
+            ),
+            _bytes(),
+        ],
+        False,
+        False,
+    ),
+    "exaone-moe": (
+        [
+            _split(
+                _CONTRACTION
+                + r"|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|"
+                + r"\s*[\r\n]|\s+(?!\S)|\s+"
+            ),
+            _bytes(),
+        ],
+        False,
+        False,
+    ),
+    "superbpe": ([_split(r"\p{N}+"), _split(r"(?=(\d{3})+(?!\d))"), _bytes()], False, False),
+    "tiny_aya": (
+        [_split(r"\d{1,3}(?=(?:\d{3})*\b)"), _cased("{1,3}", _CONTRACTION + "?"), _bytes()],
+        False,
+        False,
+    ),
+    "youtu": ([_split(_EAST_ASIAN), _cased("", _CONTRACTION + "?"), _bytes()], True, False),
+    "kimi-k2": (
+        [
+            _split(
+                rf"[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?{_KIMI_UP}*{_KIMI_LOW}+{_CONTRACTION}?|"
+                rf"[^\r\n\p{{L}}\p{{N}}]?{_KIMI_UP}+{_KIMI_LOW}*{_CONTRACTION}?|"
+                r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + _SPACES
             ),
             _bytes(),
         ],
@@ -153,6 +242,13 @@ PRE = {
         False,
     ),
 }
+
+
+def byte_alphabet():
+    """The character that GPT-2 writes for each byte."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
 
 
 def _add(tokenizer, tokens, types):
@@ -169,13 +265,40 @@ def bpe(tokens, types, merges, pre):
     """A byte-level BPE tokenizer with the named pre-tokenizer."""
     steps, ignore_merges, nfc = PRE[pre]
     ids = {text: i for i, text in enumerate(tokens)}
-    pairs = [tuple(merge.split(" ")) for merge in merges]
+    pairs = [_pair(merge) for merge in merges]
     tokenizer = Tokenizer(models.BPE(ids, pairs, ignore_merges=ignore_merges))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
     if nfc:
         tokenizer.normalizer = normalizers.NFC()
     tokenizer.decoder = decoders.ByteLevel()
     return _add(tokenizer, tokens, types)
+
+
+def text_bpe(tokens, types, merges):
+    """A BPE vocabulary over characters with SentencePiece's spelling, as Gemma's tokenizer.json has it."""
+    ids = {text: i for i, text in enumerate(tokens)}
+    pairs = [_pair(merge) for merge in merges]
+    tokenizer = Tokenizer(models.BPE(ids, pairs, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+    return _add(tokenizer, tokens, types)
+
+
+def _pair(merge):
+    # The first part may itself be a space.
+    space = merge.index(" ", 1)
+    return merge[:space], merge[space + 1 :]
+
+
+def wpm(tokens, types):
+    """A WordPiece vocabulary, whose pieces GGUF writes with a mark at the start of words."""
+    mark = "\u2581"
+    special = {text for text, kind in zip(tokens, types) if kind in (CONTROL, UNKNOWN)}
+    plain = [t if t in special else t[1:] if t.startswith(mark) else "##" + t for t in tokens]
+    ids = {text: i for i, text in enumerate(plain)}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return _add(tokenizer, plain, types)
 
 
 def spm_merges(tokens, scores):
@@ -208,18 +331,15 @@ def spm(tokens, types, scores, space_prefix):
 
 def of_gguf(path, pre):
     """The tokenizer of a GGUF file's vocabulary; a BPE one with the named pre-tokenizer."""
-    import gguf
-
-    fields = gguf.GGUFReader(path).fields
-
-    def get(key, default=None):
-        field = fields.get("tokenizer.ggml." + key)
-        return default if field is None else field.contents()
-
+    get = ggufkeys.tokenizer(path).get
     tokens = get("tokens")
     types = get("token_type", [NORMAL] * len(tokens))
     if get("model") == "gpt2":
         return bpe(tokens, types, get("merges"), pre)
+    if get("model") == "gemma4":
+        return text_bpe(tokens, types, get("merges"))
+    if get("model") == "bert":
+        return wpm(tokens, types)
     return spm(tokens, types, get("scores"), get("add_space_prefix", True))
 
 

@@ -1,11 +1,20 @@
 //! A vocabulary of 320 tokens for generated models: every byte, some English pairs, a few special tokens.
 
 use llamay_gguf::Writer;
-
-use super::VocabularyKind;
+use serde::Deserialize;
 
 /// Tokens of every generated model.
 pub const N_VOCAB: usize = 320;
+
+/// A kind of vocabulary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum VocabularyKind {
+    /// Byte-level BPE, as GPT-2 and Llama 3, with a chat template.
+    Bpe,
+    /// SentencePiece, as Llama 2 and Gemma, without one.
+    Spm,
+}
 
 /// Merges in order, each of two bytes or earlier results; `_` stands for the space.
 const MERGES: &str = "_ t, h e, _ a, i n, _t he, r e, o n, e r, _ s, a t, _ w, o r, e n, _ c, e s, i t, i s, _ o, a l, \

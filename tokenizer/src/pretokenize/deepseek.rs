@@ -1,6 +1,6 @@
-//! DeepSeek's three ways to split text.
+//! DeepSeek's three ways to split text, and what others made of the third.
 
-use super::class::{LETTER, MARK, NEWLINE, PUNCT, SPACE, SYMBOL, Set, class, first, not, run};
+use super::class::{LETTER, MARK, NEWLINE, PUNCT, SPACE, SYMBOL, Set, class, first, not, run, run_of};
 use super::llama3::first_of;
 use super::parts::{spaced, spaces, spaces_to_newline};
 use super::split::Found;
@@ -93,6 +93,38 @@ pub(super) fn v3(text: &str) -> Found {
         spaces_to_newline(text),
         spaces(text),
     )
+}
+
+/// As `v3`, but line ends stand alone: `…| ?[\p{P}\p{S}]+|[\r\n]|\s+(?!\S)|\s+`
+pub(super) fn spark(text: &str) -> Found {
+    first_of!(text:
+        marked_ascii_word(text),
+        v3_word(text),
+        spaced(text, PUNCT | SYMBOL),
+        run_of(text, NEWLINE, 1),
+        spaces(text),
+    )
+}
+
+/// The scripts that AFMoE sets apart: Han, kana, Thai, Lao, Khmer, Myanmar and Hangul.
+pub(super) fn afmoe_scripts(text: &str) -> Found {
+    runs(text, |c| {
+        matches!(c,
+            '一'..='\u{9FFF}'
+            | '㐀'..='\u{4DBF}'
+            | '\u{F900}'..='\u{FAFF}'
+            | '\u{3040}'..='ヿ'
+            | '\u{FF65}'..='\u{FF9F}'
+            | '\u{2F00}'..='\u{2FDF}'
+            | '\u{E40}'..='\u{E7F}'
+            | '\u{E80}'..='\u{EFF}'
+            | '\u{1780}'..='\u{17FF}'
+            | '\u{1000}'..='\u{109F}'
+            | '\u{AA60}'..='\u{AA7F}'
+            | '\u{A9E0}'..='\u{A9FF}'
+            | '가'..='\u{D7AF}'
+            | '\u{1100}'..='\u{11FF}')
+    })
 }
 
 fn marked_ascii_word(text: &str) -> usize {

@@ -1,6 +1,6 @@
 //! GPT-2's pattern, and the models that split something off before it.
 
-use super::class::{LETTER, NUMBER, PUNCT, SPACE, first, not, run, run_of};
+use super::class::{LETTER, NUMBER, PUNCT, SPACE, first, not};
 use super::parts::{contraction, spaced, spaces};
 use super::split::Found;
 use super::split::Found::{Gap, Match};
@@ -19,32 +19,6 @@ pub(super) fn gpt2(text: &str) -> Found {
         c if c & SPACE != 0 => spaces(text),
         _ => spaced(text, not(SPACE | LETTER | NUMBER)),
     })
-}
-
-/// `\p{N}`
-pub(super) fn digit(text: &str) -> Found {
-    match run_of(text, NUMBER, 1) {
-        0 => Gap(run(text, not(NUMBER))),
-        len => Match(len),
-    }
-}
-
-/// `\p{N}+`
-pub(super) fn digits(text: &str) -> Found {
-    match run(text, NUMBER) {
-        0 => Gap(run(text, not(NUMBER))),
-        len => Match(len),
-    }
-}
-
-/// `[0-9][0-9][0-9]`
-pub(super) fn three_ascii_digits(text: &str) -> Found {
-    let len = text.bytes().take_while(u8::is_ascii_digit).count();
-    match len {
-        0 => Gap(text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len())),
-        1 | 2 => Gap(len),
-        _ => Match(3),
-    }
 }
 
 fn runs(text: &str, wanted: impl Fn(char) -> bool) -> Found {

@@ -1,7 +1,9 @@
 //! The parts that the patterns are put together from. Each gives the length in bytes of what it matches at the start
 //! of a text, 0 for no match.
 
-use super::class::{LETTER, MARK, NEWLINE, NUMBER, SPACE, Set, class, first, not, run};
+use super::class::{
+    HAN, LETTER, LL, LM, LO, LT, LU, MARK, NEWLINE, NUMBER, SPACE, Set, class, first, not, run,
+};
 
 /// `'s|'t|'re|'ve|'m|'ll|'d`
 pub(super) fn contraction(text: &str) -> usize {
@@ -82,16 +84,18 @@ fn tail_len(text: &str, tail: &[char]) -> usize {
     text.len() - text.trim_start_matches(tail).len()
 }
 
-const UPPER: Set = super::class::LU | super::class::LT | super::class::LM | super::class::LO | MARK;
-const LOWER: Set = super::class::LL | super::class::LM | super::class::LO | MARK;
+/// The letters without case, which are upper and lower at once.
+pub(super) const CASELESS: Set = LM | LO | HAN | MARK;
+/// The same without the script Han.
+pub(super) const CASELESS_BUT_HAN: Set = LM | LO | MARK;
 
-/// `[^\r\n\p{L}\p{N}]?[UPPER]*[LOWER]+|[^\r\n\p{L}\p{N}]?[UPPER]+[LOWER]*`, where `UPPER` is
-/// `\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}` and `LOWER` is `\p{Ll}\p{Lm}\p{Lo}\p{M}`: words of CamelCase each for itself.
-pub(super) fn cased_word(text: &str) -> usize {
+/// `[^\r\n\p{L}\p{N}]?[UPPER]*[LOWER]+|[^\r\n\p{L}\p{N}]?[UPPER]+[LOWER]*`, where `UPPER` is `\p{Lu}\p{Lt}` and
+/// `LOWER` is `\p{Ll}`, both with `caseless`: words of CamelCase each for itself.
+pub(super) fn cased_word(text: &str, caseless: Set) -> usize {
     let (lead, len) = first(text);
     let lead = if lead & (LETTER | NEWLINE | NUMBER) == 0 { len } else { 0 };
-    let with_lead = |part: fn(&str) -> usize| match part(&text[lead..]) {
-        0 if lead > 0 => part(text),
+    let with_lead = |part: fn(&str, Set) -> usize| match part(&text[lead..], caseless) {
+        0 if lead > 0 => part(text, caseless),
         0 => 0,
         len => lead + len,
     };
@@ -102,23 +106,23 @@ pub(super) fn cased_word(text: &str) -> usize {
 }
 
 /// `[UPPER]*[LOWER]+`
-fn lower_word(text: &str) -> usize {
-    let upper = run(text, UPPER);
-    match run(&text[upper..], LOWER) {
+fn lower_word(text: &str, caseless: Set) -> usize {
+    let upper = run(text, LU | LT | caseless);
+    match run(&text[upper..], LL | caseless) {
         // Give back upper-case characters until one serves as the lower-case part too; what follows it does not.
         0 => text[..upper]
             .char_indices()
-            .rfind(|&(_, c)| class(c) & LOWER != 0)
+            .rfind(|&(_, c)| class(c) & caseless != 0)
             .map_or(0, |(at, c)| at + c.len_utf8()),
         lower => upper + lower,
     }
 }
 
 /// `[UPPER]+[LOWER]*`
-fn upper_word(text: &str) -> usize {
-    match run(text, UPPER) {
+fn upper_word(text: &str, caseless: Set) -> usize {
+    match run(text, LU | LT | caseless) {
         0 => 0,
-        upper => upper + run(&text[upper..], LOWER),
+        upper => upper + run(&text[upper..], LL | caseless),
     }
 }
 
@@ -150,11 +154,11 @@ mod tests {
 
     #[test]
     fn case_changes_end_words() {
-        assert_eq!(cased_word("CamelCase"), 5);
-        assert_eq!(cased_word("HTTPServer"), "HTTPServer".len());
-        assert_eq!(cased_word("漢ABC"), "漢".len());
-        assert_eq!(cased_word(" ABC"), 4);
-        assert_eq!(cased_word("\u{301} "), 2);
-        assert_eq!(cased_word(" 1"), 0);
+        assert_eq!(cased_word("CamelCase", CASELESS), 5);
+        assert_eq!(cased_word("HTTPServer", CASELESS), "HTTPServer".len());
+        assert_eq!(cased_word("漢ABC", CASELESS), "漢".len());
+        assert_eq!(cased_word(" ABC", CASELESS), 4);
+        assert_eq!(cased_word("\u{301} ", CASELESS), 2);
+        assert_eq!(cased_word(" 1", CASELESS), 0);
     }
 }

@@ -5,6 +5,8 @@
 pub(super) enum Found {
     /// A match of this length.
     Match(usize),
+    /// Within this length matches of three characters each, counted from its end; the first may be shorter.
+    Threes(usize),
     /// No match starts within this length.
     Gap(usize),
 }
@@ -24,19 +26,40 @@ pub(super) fn split(text: &str, patterns: &[Pattern], word: &mut impl FnMut(&str
     };
     let (mut gap, mut at) = (0, 0);
     while at < text.len() {
-        match pattern(&text[at..]) {
-            Found::Gap(len) => at += len,
-            Found::Match(len) => {
-                if gap < at {
-                    split(&text[gap..at], rest, word);
-                }
-                split(&text[at..at + len], rest, word);
+        let (len, threes) = match pattern(&text[at..]) {
+            Found::Gap(len) => {
                 at += len;
-                gap = at;
+                continue;
             }
+            Found::Match(len) => (len, false),
+            Found::Threes(len) => (len, true),
+        };
+        if gap < at {
+            split(&text[gap..at], rest, word);
         }
+        let found = &text[at..at + len];
+        if threes {
+            split_threes(found, |three| split(three, rest, word));
+        } else {
+            split(found, rest, word);
+        }
+        at += len;
+        gap = at;
     }
     if gap < text.len() {
         split(&text[gap..], rest, word);
     }
+}
+
+/// Gives `text` in pieces of three characters; the first has what is left over.
+fn split_threes(text: &str, mut piece: impl FnMut(&str)) {
+    let count = text.chars().count();
+    let mut start = 0;
+    for (i, (at, _)) in text.char_indices().enumerate().skip(1) {
+        if (count - i).is_multiple_of(3) {
+            piece(&text[start..at]);
+            start = at;
+        }
+    }
+    piece(&text[start..]);
 }

@@ -4,8 +4,10 @@ from typing import Any
 
 from hf_config import ConvertError
 
-from . import ernie, falcon, gemma, gpt2, gpt_neox, gpt_oss, granite, hunyuan, llama, llama_like, more, olmo, phi, qwen
-from . import sigmoid_moe, stablelm
+from . import (
+    arcee, chatglm, cohere, dots1, ernie, exaone, falcon, gemma, glm4, gpt2, gpt_neox, gpt_oss, granite, hunyuan,
+    internlm2, llama, minicpm, mistral3, nemotron, olmo, phi, qwen, seed_oss, smollm3, stablelm, starcoder,
+)
 from .base import Architecture
 
 ALL: tuple[type[Architecture], ...] = (
@@ -28,26 +30,27 @@ ALL: tuple[type[Architecture], ...] = (
     olmo.Olmoe,
     granite.Granite,
     granite.GraniteMoe,
-    llama_like.SmolLm3,
-    llama_like.Arcee,
-    llama_like.Mistral3,
-    llama_like.MiniCpm,
-    llama_like.InternLm2,
-    llama_like.Exaone,
-    llama_like.Exaone4,
-    more.Starcoder,
-    more.Starcoder2,
-    more.CommandR,
-    more.Cohere2,
-    more.Nemotron,
-    more.SeedOss,
-    more.Glm4,
+    smollm3.SmolLm3,
+    arcee.Arcee,
+    mistral3.Mistral3,
+    minicpm.MiniCpm,
+    internlm2.InternLm2,
+    exaone.Exaone,
+    exaone.Exaone4,
+    starcoder.Starcoder,
+    starcoder.Starcoder2,
+    cohere.CommandR,
+    cohere.Cohere2,
+    nemotron.Nemotron,
+    seed_oss.SeedOss,
+    chatglm.ChatGlm,
+    glm4.Glm4,
     ernie.Ernie,
     ernie.ErnieMoe,
     hunyuan.Hunyuan,
     hunyuan.HunyuanMoe,
-    sigmoid_moe.Dots1,
-    sigmoid_moe.Glm4Moe,
+    dots1.Dots1,
+    glm4.Glm4Moe,
 )
 
 

@@ -1,6 +1,5 @@
 """What architectures share: the decoder's usual keys and tables, which a module adjusts."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -8,12 +7,21 @@ import numpy as np
 from hf_config import Config, ConvertError
 from mapping import Rename, Table, plus_one
 
+from . import rope as scaling
+
 # Parameters that are computed from the configuration, and that old checkpoints carry nonetheless.
 COMPUTED = ("rotary_emb.inv_freq", "attn.masked_bias", "attention.masked_bias")
+# What belongs to the image encoder in a checkpoint with one.
+IMAGES = tuple(f"{prefix}{part}." for prefix in ("", "model.") for part in ("vision_tower", "multi_modal_projector"))
+# Far above any model that exists; some keys have an entry a layer.
+MOST_LAYERS = 4096
 
 
 class Architecture:
-    """One GGUF architecture. A subclass states what differs from a pre-norm decoder with RMS norms and rotary embeddings."""
+    """One GGUF architecture.
+
+    A subclass states what differs from a pre-norm decoder with RMS norms, SwiGLU and rotary embeddings.
+    """
 
     # `general.architecture`.
     name = ""
@@ -42,6 +50,8 @@ class Architecture:
         method = self.config.get("quantization_config", default={}).get("quant_method")
         if method is not None and method not in self.quantizations:
             raise ConvertError(f"a checkpoint that is quantized by {method} cannot be converted; take the original one")
+        if self.n_layer > MOST_LAYERS:
+            raise ConvertError(f"{self.n_layer} layers are more than any model has")
         self.check()
 
     # Sizes.
@@ -112,7 +122,10 @@ class Architecture:
 
     def constants(self) -> dict[str, np.ndarray]:
         """Tensors that are computed from the configuration."""
-        return {}
+        rope = self.config.rope()
+        if rope["rope_type"] != "llama3":
+            return {}
+        return {"rope_freqs.weight": scaling.llama3_divisors(rope, self.n_rot)}
 
     # Parts of `keys`.
 
@@ -141,7 +154,7 @@ class Architecture:
         if kind not in self.rope_types:
             raise ConvertError(f"rotary scaling of the kind {kind!r} cannot be expressed in {self.name} files")
         if kind == "linear":
-            keys |= {"rope.scaling.type": "linear", "rope.scaling.factor": float(_of(rope, "factor"))}
+            keys |= {"rope.scaling.type": "linear", "rope.scaling.factor": scaling.number(rope, "factor")}
         if kind == "yarn":
             keys |= self.yarn_keys(rope)
         return keys
@@ -150,7 +163,7 @@ class Architecture:
         """YaRN. The factor of the embedding is only written where it is not the usual `0.1 ln(factor) + 1`."""
         if rope.get("truncate", True) != self.truncated_yarn:
             raise ConvertError(f"YaRN with truncate = {rope.get('truncate')} cannot be expressed in {self.name} files")
-        factor = float(_of(rope, "factor"))
+        factor = scaling.number(rope, "factor")
         original = rope.get("original_max_position_embeddings") or self.config.int("max_position_embeddings")
         keys = {
             "rope.scaling.type": "yarn",
@@ -160,32 +173,36 @@ class Architecture:
         for key in ("beta_fast", "beta_slow"):
             if rope.get(key) is not None:
                 keys[f"rope.scaling.yarn_{key}"] = float(rope[key])
-        usual = 0.1 * math.log(factor) + 1.0 if factor > 1.0 else 1.0
-        wanted = _yarn_attention_factor(rope, factor)
+        usual, wanted = scaling.usual_yarn_magnitude(factor), scaling.yarn_magnitude(rope)
         if abs(wanted - usual) > 1e-6:
             # Readers multiply this with the usual factor.
             keys["rope.scaling.attn_factor"] = wanted / usual
         return keys
+
+    def windowed_rope(self) -> dict[str, Any] | None:
+        """The rotary parameters of layers with a window, where they are given apart; such layers cannot be scaled."""
+        nested = (self.config.get("rope_parameters") or {}).get("sliding_attention")
+        if not isinstance(nested, dict):
+            return None
+        rope = self.config.rope("sliding_attention")
+        if rope["rope_type"] != "default":
+            raise ConvertError(f"rotary scaling in layers with a window cannot be expressed in {self.name} files")
+        return rope
+
+    def windowed(self, period: int) -> list[bool]:
+        """Which layers have a window; by default, all but the last of every `period`."""
+        types = self.config.get("layer_types")
+        if types is not None:
+            if len(types) != self.n_layer:
+                raise ConvertError(f"layer_types in config.json has {len(types)} entries for {self.n_layer} layers")
+            return [kind == "sliding_attention" for kind in types]
+        pattern = self.config.get("sliding_window_pattern", "_sliding_window_pattern", default=period)
+        if isinstance(pattern, str):  # Such as LLLG, for local and global.
+            return [pattern[i % len(pattern)] == "L" for i in range(self.n_layer)]
+        return [(i + 1) % pattern != 0 for i in range(self.n_layer)]
 
     def with_plus_one(self, table: Table) -> Table:
         """The table, with all its plain norms scaled by `1 + w`; their biases stay."""
         norms = {key: to for key, to in table.items() if isinstance(to, str) and to.endswith("norm")}
         shifted: Table = {f"{key}.weight": Rename(f"{to}.weight", plus_one) for key, to in norms.items()}
         return table | shifted
-
-
-def _of(rope: dict[str, Any], key: str) -> Any:
-    if rope.get(key) is None:
-        raise ConvertError(f"the rotary scaling in config.json lacks {key}")
-    return rope[key]
-
-
-def _yarn_attention_factor(rope: dict[str, Any], factor: float) -> float:
-    def scale(mscale: float) -> float:
-        return 0.1 * mscale * math.log(factor) + 1.0 if factor > 1.0 else 1.0
-
-    if rope.get("attention_factor") is not None:
-        return float(rope["attention_factor"])
-    if rope.get("mscale") and rope.get("mscale_all_dim"):
-        return scale(rope["mscale"]) / scale(rope["mscale_all_dim"])
-    return scale(1.0)

@@ -26,7 +26,8 @@ class ErnieMoe(Ernie):
     # Layers for predicting further tokens, which no reader uses.
     dropped_prefixes = ("model.mtp_",)
     defaults = Ernie.defaults | {
-        "moe_num_experts": 64, "moe_k": 6, "moe_layer_start_index": 1, "moe_layer_interval": 1, "moe_num_shared_experts": 2,
+        "moe_num_experts": 64, "moe_k": 6, "moe_layer_start_index": 1, "moe_layer_interval": 1,
+        "moe_num_shared_experts": 2,
     }
 
     def check(self) -> None:

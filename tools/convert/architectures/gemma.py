@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from hf_config import ConvertError
 from mapping import Table
 
-from .base import Architecture
+from .base import IMAGES, Architecture
 
 
 class Gemma(Architecture):
@@ -13,7 +12,8 @@ class Gemma(Architecture):
     model_types = ("gemma",)
     tied = True
     defaults = {
-        "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "head_dim": 256, "max_position_embeddings": 8192, "vocab_size": 256000,
+        "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "head_dim": 256, "max_position_embeddings": 8192,
+        "vocab_size": 256000,
     }
 
     def check(self) -> None:
@@ -60,21 +60,11 @@ class Gemma2(Gemma):
 
     def window_keys(self) -> dict[str, Any]:
         usual = [(i + 1) % self.window_period != 0 for i in range(self.n_layer)]
-        windowed = self.windowed()
+        windowed = self.windowed(self.window_period)
         keys: dict[str, Any] = {"attention.sliding_window": self.config.int("sliding_window")}
         if windowed != usual:
             keys["attention.sliding_window_pattern"] = windowed
         return keys
-
-    def windowed(self) -> list[bool]:
-        """Which layers have a window."""
-        types = self.config.get("layer_types")
-        if types is not None:
-            if len(types) != self.n_layer:
-                raise ConvertError(f"layer_types in config.json has {len(types)} entries for {self.n_layer} layers")
-            return [kind == "sliding_attention" for kind in types]
-        period = int(self.config.get("sliding_window_pattern", "_sliding_window_pattern", default=self.window_period))
-        return [(i + 1) % period != 0 for i in range(self.n_layer)]
 
     def plain_layer(self) -> Table:
         return super().plain_layer() | {
@@ -91,21 +81,19 @@ class Gemma3(Gemma2):
     window_period = 6
     defaults = Gemma.defaults | {
         "query_pre_attn_scalar": 256, "sliding_window": 4096, "num_key_value_heads": 4, "num_attention_heads": 8,
-        "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0, "max_position_embeddings": 131072, "vocab_size": 262208,
+        "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0, "max_position_embeddings": 131072,
+        "vocab_size": 262208,
     }
     text_prefixes = ("language_model.model.", "model.language_model.", "language_model.")
-    dropped_prefixes = ("vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector.")
+    dropped_prefixes = IMAGES
 
     def check(self) -> None:
         super().check()
         self.config.only("use_bidirectional_attention", False)
 
     def rope_keys(self) -> dict[str, Any]:
-        local = self.config.rope("sliding_attention")
-        nested = isinstance(self.config.get("rope_parameters", default={}).get("sliding_attention"), dict)
-        if nested and local["rope_type"] != "default":
-            raise ConvertError("rotary scaling in layers with a window cannot be expressed in gemma3 files")
-        base = local["rope_theta"] if nested else self.config.float("rope_local_base_freq")
+        local = self.windowed_rope()
+        base = local["rope_theta"] if local else self.config.float("rope_local_base_freq")
         return super().rope_keys() | {"rope.freq_base_swa": float(base)}
 
     def plain_layer(self) -> Table:

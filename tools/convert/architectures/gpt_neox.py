@@ -1,4 +1,4 @@
-"""GPT-NeoX and Pythia: partial rotary embedding, and attention and feed-forward part side by side or one after the other."""
+"""GPT-NeoX and Pythia: partial rotary embedding; attention and feed-forward part in parallel or in series."""
 
 from typing import Any
 

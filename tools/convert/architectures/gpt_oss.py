@@ -50,7 +50,9 @@ class GptOss(Architecture):
             "mlp.experts.down_proj": Rename("ffn_down_exps.weight", lambda w: transpose(stacked(count, w))),
             "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
         } | {
-            f"mlp.experts.gate_up_proj_{part}": Join("gate_up", part, halves, gate_up, lambda b, s: alternate(mxfp4(b, s)))
+            f"mlp.experts.gate_up_proj_{part}": Join(
+                "gate_up", part, halves, gate_up, lambda b, s: alternate(mxfp4(b, s))
+            )
             for part in halves
         } | {
             f"mlp.experts.down_proj_{part}": Join(

@@ -48,7 +48,7 @@ class HunyuanMoe(Hunyuan):
         value = self.config.get(name, default=default)
         values = set(value) if isinstance(value, list) else {value}
         if len(values) != 1 or not all(isinstance(v, int) for v in values):
-            raise ConvertError(f"{name} = {value!r} cannot be expressed in hunyuan-moe files; only one number for all layers")
+            raise ConvertError(f"{name} = {value!r} cannot be expressed in hunyuan-moe files; only one for all layers")
         return values.pop()
 
     def keys(self) -> dict[str, Any]:

@@ -1,11 +1,7 @@
 """Llama and what is shaped like it: Mistral, SmolLM2, Yi, DeepSeek-LLM, and Mixtral's mixture of experts."""
 
-import math
 from typing import Any
 
-import numpy as np
-
-from hf_config import ConvertError
 from mapping import Rename, Table, permute_pairs
 
 from .base import Architecture
@@ -46,31 +42,3 @@ class Llama(Architecture):
         if self.n_expert:
             table |= swiglu_experts(self.n_expert)
         return table
-
-    def constants(self) -> dict[str, np.ndarray]:
-        rope = self.config.rope()
-        if rope["rope_type"] != "llama3":
-            return {}
-        return {"rope_freqs.weight": llama3_divisors(rope, self.n_rot)}
-
-
-def llama3_divisors(rope: dict[str, Any], n_rot: int) -> np.ndarray:
-    """Llama 3.1's divisor of each pair's frequency: 1 for short wavelengths, `factor` for long ones, a ramp between."""
-    need = ("rope_theta", "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-    missing = [key for key in need if rope.get(key) is None]
-    if missing:
-        raise ConvertError(f"the rotary scaling in config.json lacks {missing[0]}")
-    theta, factor, low, high, original = (float(rope[key]) for key in need)
-    # Single precision, as the published models were trained and converted.
-    frequency = 1.0 / np.float32(theta) ** (np.arange(0, n_rot, 2, dtype=np.float32) / np.float32(n_rot))
-    divisors = []
-    for f in frequency.astype(np.float64):
-        turns = original * f / (2 * math.pi)
-        if turns > high:
-            divisors.append(1.0)
-        elif turns < low:
-            divisors.append(factor)
-        else:
-            smooth = (turns - low) / (high - low)
-            divisors.append(1.0 / ((1.0 - smooth) / factor + smooth))
-    return np.array(divisors, dtype=np.float32)

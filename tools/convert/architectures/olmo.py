@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from hf_config import ConvertError
 from mapping import Table
 
 from .base import Architecture
@@ -19,18 +18,15 @@ class Olmo2(Architecture):
     def check(self) -> None:
         self.config.only("hidden_act", "silu")
         self.config.only("attention_bias", False)
-        windowed = self.config.rope("sliding_attention")
-        nested = "sliding_attention" in (self.config.get("rope_parameters") or {})
-        if nested and windowed["rope_type"] != "default":
-            raise ConvertError("rotary scaling in layers with a window cannot be expressed in olmo2 files")
 
     def keys(self) -> dict[str, Any]:
         keys = super().keys()
         if self.config.get("model_type") == "olmo3" and self.config.get("sliding_window"):
-            types = self.config.get("layer_types")
-            types = types or ["sliding_attention" if (i + 1) % 4 else "full_attention" for i in range(self.n_layer)]
             keys["attention.sliding_window"] = self.config.int("sliding_window")
-            keys["attention.sliding_window_pattern"] = [kind == "sliding_attention" for kind in types]
+            keys["attention.sliding_window_pattern"] = self.windowed(4)
+            local = self.windowed_rope()
+            if local and local["rope_theta"] != self.config.rope()["rope_theta"]:
+                keys["rope.freq_base_swa"] = float(local["rope_theta"])
         return keys
 
     def layer(self) -> Table:

@@ -1,21 +1,23 @@
-"""Phi 1 and 2, Phi 3 and 4 (rotary factors for long contexts), and Phi 3.5's mixture of experts."""
+"""Phi 1 and 2, and Phi 3 and 4: q, k and v in one matrix, rotary factors for long contexts."""
 
 import math
 from typing import Any
 
 import numpy as np
 
-from hf_config import ConvertError
 from mapping import Table
 
 from .base import Architecture
+from .rope import long_rope_factors
 
 
 class Phi2(Architecture):
     name = "phi2"
     model_types = ("phi",)
     rope_types = ("default", "linear")
-    defaults = {"layer_norm_eps": 1e-5, "partial_rotary_factor": 0.5, "rope_theta": 10000.0, "max_position_embeddings": 2048}
+    defaults = {
+        "layer_norm_eps": 1e-5, "partial_rotary_factor": 0.5, "rope_theta": 10000.0, "max_position_embeddings": 2048,
+    }
 
     def check(self) -> None:
         self.config.only("hidden_act", "gelu_new", "gelu_pytorch_tanh")
@@ -89,14 +91,3 @@ class Phi3(Architecture):
     def constants(self) -> dict[str, np.ndarray]:
         rope = self.config.rope()
         return {} if rope["rope_type"] == "default" else long_rope_factors(rope, self.n_rot)
-
-
-def long_rope_factors(rope: dict[str, Any], n_rot: int) -> dict[str, np.ndarray]:
-    """The two tables of divisors, one a pair: for contexts up to the original length, and beyond."""
-    factors = {}
-    for kind in ("long", "short"):
-        values = rope.get(f"{kind}_factor")
-        if not isinstance(values, list) or len(values) != n_rot // 2:
-            raise ConvertError(f"{kind}_factor in config.json has to be a list of {n_rot // 2} numbers")
-        factors[f"rope_factors_{kind}.weight"] = np.array(values, dtype=np.float32)
-    return factors

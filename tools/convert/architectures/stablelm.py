@@ -1,4 +1,4 @@
-"""StableLM 3B, 2 1.6B and 2 12B: partial rotary embedding, and in the last a parallel residual and a norm for each head."""
+"""StableLM 3B, 2 1.6B and 2 12B: partial rotary embedding; in the last a parallel residual and a norm for each head."""
 
 from typing import Any
 

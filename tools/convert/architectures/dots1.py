@@ -1,4 +1,4 @@
-"""GLM 4.5 and dots.llm1: leading dense layers, then experts chosen by a sigmoid and a learned bias, with shared ones."""
+"""dots.llm1: dense layers first, then experts chosen by a sigmoid and a learned bias, with shared ones."""
 
 from typing import Any
 
@@ -45,21 +45,3 @@ class Dots1(Architecture):
             "mlp.shared_experts.up_proj": "ffn_up_shexp",
             "mlp.shared_experts.down_proj": "ffn_down_shexp",
         }
-
-
-class Glm4Moe(Dots1):
-    name = "glm4moe"
-    model_types = ("glm4_moe",)
-    defaults = Dots1.defaults | {
-        "rms_norm_eps": 1e-5, "partial_rotary_factor": 0.5, "max_position_embeddings": 131072, "first_k_dense_replace": 1,
-        "n_shared_experts": 1, "norm_topk_prob": True, "num_nextn_predict_layers": 0,
-    }
-
-    @property
-    def dropped_prefixes(self) -> tuple[str, ...]:
-        """Layers for predicting further tokens stand behind the others."""
-        extra = self.config.int("num_nextn_predict_layers")
-        return tuple(f"model.layers.{self.n_layer + i}." for i in range(extra))
-
-    def layer(self) -> Table:
-        return super().layer() | {"post_attention_layernorm": "post_attention_norm"}

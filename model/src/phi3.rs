@@ -1,0 +1,39 @@
+//! Phi 3, 3.5 and 4 (dense): Llama with fused matrices, rotary divisors for long contexts, and in some a window.
+//!
+//! Source: Microsoft, "Phi-3 Technical Report: A Highly Capable Language Model Locally on Your Phone" (2024).
+
+use llamay_plan::{Gating, Nonlinearity, NormKind, RopePairs};
+
+use crate::builder::{Attention, Builder};
+use crate::config::Config;
+use crate::{File, Loaded, ModelError};
+
+pub(crate) fn build(file: File<'_>) -> Result<Loaded, ModelError> {
+    let keys = file.keys("phi3");
+    let config = Config::read(keys, NormKind::Rms, &["attention.sliding_window"])?;
+    let window = keys.window()?;
+    let (n_layer, scale) = (config.n_layer, config.attention_scale());
+
+    let mut b = Builder::new(file, config);
+    let rope = b.rotary(keys, RopePairs::Halves)?;
+
+    let x = b.embed(1.0)?;
+    let s = b.layer_slots();
+    for layer in 0..n_layer {
+        b.enter_layer(layer);
+
+        b.norm("attn_norm", x, s.attn_norm)?;
+        b.qkv(s.attn_norm, s)?;
+        b.rope(s.q, rope);
+        b.rope(s.k, rope);
+        b.attend(s, Attention { window, ..Attention::scaled(scale) })?;
+        b.linear(s.attn, &[("attn_output", s.attn_output)])?;
+        b.add(x, s.attn_output);
+
+        b.norm("ffn_norm", x, s.ffn_norm)?;
+        b.gated_ffn(s, Gating::Product(Nonlinearity::Silu))?;
+        b.add(x, s.ffn_down);
+    }
+    b.head(x)?;
+    b.finish()
+}

@@ -1,0 +1,51 @@
+"""Checkpoints of models that transformers lacks, made from those of a model that computes the same."""
+
+import re
+from typing import Any
+
+import numpy as np
+
+from twins.base import Checkpoint
+
+INTERNLM2 = {
+    "model.embed_tokens": "model.tok_embeddings",
+    "lm_head": "output",
+    "input_layernorm": "attention_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.o_proj": "attention.wo",
+    "mlp.gate_proj": "feed_forward.w1",
+    "mlp.up_proj": "feed_forward.w3",
+    "mlp.down_proj": "feed_forward.w2",
+}
+
+
+def internlm2(config: dict[str, Any], state: dict[str, np.ndarray]) -> Checkpoint:
+    """A Llama as InternLM2: other names, and one matrix that has for each key head its queries, the key and the value."""
+    config = config | {"architectures": ["InternLM2ForCausalLM"], "model_type": "internlm2", "bias": False}
+    groups, out = config["num_key_value_heads"], {}
+    for name, w in state.items():
+        if re.search(r"\.[kv]_proj\.", name):
+            continue
+        if name.endswith("q_proj.weight"):
+            parts = [state[name.replace("q_proj", p)] for p in ("q_proj", "k_proj", "v_proj")]
+            w = np.concatenate([p.reshape(groups, -1, p.shape[-1]) for p in parts], axis=1).reshape(-1, w.shape[-1])
+            name = name.replace("self_attn.q_proj", "attention.wqkv")
+        for old, new in INTERNLM2.items():
+            name = name.replace(old, new)
+        out[name] = w
+    return config, out
+
+
+def minicpm(config: dict[str, Any], state: dict[str, np.ndarray]) -> Checkpoint:
+    """A Granite as MiniCPM, which gives its multipliers by what they are made of."""
+    config = dict(config)
+    n_embd, n_layer = config["hidden_size"], config["num_hidden_layers"]
+    config |= {
+        "architectures": ["MiniCPMForCausalLM"],
+        "model_type": "minicpm",
+        "scale_emb": config.pop("embedding_multiplier"),
+        "scale_depth": config.pop("residual_multiplier") * n_layer**0.5,
+        "dim_model_base": n_embd / config.pop("logits_scaling"),
+    }
+    assert abs(config.pop("attention_multiplier") - (n_embd // config["num_attention_heads"]) ** -0.5) < 1e-12
+    return config, state

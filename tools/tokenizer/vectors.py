@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Compare llamay's tokens with those of the libraries that own the vocabularies: what `make test-vectors` runs.
+
+Fetches the vocabularies (`tools/fetch.py --vectors`), installs the pinned libraries of requirements.txt into the cache
+folder, beside them and nowhere else, and runs `parity.py live`. Exit status 1 if a token differs.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from fetch import cache_folder  # noqa: E402
+
+
+def libraries(cache: Path) -> Path:
+    """The folder of the pinned libraries, one for each list of them and each Python."""
+    wanted = HERE / "requirements.txt"
+    key = hashlib.sha256(wanted.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    folder = cache / f"tokenizer-libraries-{key}"
+    if not folder.exists():
+        fresh = folder.with_name(f"{folder.name}.{os.getpid()}")
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", "--no-deps"]
+        subprocess.run([*command, "--target", str(fresh), "-r", str(wanted)], check=True, stdout=sys.stderr)
+        os.replace(fresh, folder)
+    return folder
+
+
+def main() -> int:
+    cache = cache_folder()
+    fetch = [sys.executable, str(HERE.parent / "fetch.py"), "--vectors"]
+    if subprocess.run(fetch, stdout=subprocess.DEVNULL).returncode != 0:
+        return 1
+    environment = os.environ | {"PYTHONPATH": str(libraries(cache))}
+    parity = [sys.executable, str(HERE / "parity.py"), "live", "--cache", str(cache), *sys.argv[1:]]
+    return subprocess.run(parity, env=environment).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
