@@ -9,6 +9,7 @@
 
 mod json;
 mod message;
+mod prefill;
 mod python;
 mod sandbox;
 mod time;
@@ -74,6 +75,9 @@ pub enum TemplateError {
         /// The limit.
         bytes: usize,
     },
+    /// The last message cannot be continued.
+    #[error("the last message cannot be continued: {0}")]
+    Prefill(&'static str),
     /// A message or variable cannot be handed to the template.
     #[error("the conversation cannot be given to the chat template: {0}")]
     Input(String),
@@ -87,6 +91,9 @@ pub enum TemplateError {
 pub struct RenderOptions {
     /// Ends the prompt where the assistant's answer begins.
     pub add_generation_prompt: bool,
+    /// Ends the prompt within the last message, right after its text, so that the model continues it (a prefill).
+    /// Leave `add_generation_prompt` off then.
+    pub continue_final_message: bool,
     /// Tool definitions in the OpenAI layout, a JSON array. Without, the template sees `none`.
     pub tools: Option<serde_json::Value>,
     /// Further variables, such as `enable_thinking`. They win over the standard ones of the same name.
@@ -137,6 +144,14 @@ impl ChatTemplate {
     /// [`TemplateError::Refused`] where the template itself objects to the conversation, and the other variants where
     /// it fails or runs into a limit.
     pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<String, TemplateError> {
+        if options.continue_final_message {
+            let (marked, text) = prefill::mark(messages)?;
+            return prefill::cut(self.run(&marked, options)?, &text);
+        }
+        self.run(messages, options)
+    }
+
+    fn run(&self, messages: &[Message], options: &RenderOptions) -> Result<String, TemplateError> {
         let budget = Budget::new(messages, options)?;
         // Everything that the template makes is dropped in there too.
         let output = sandbox::with_stack(budget.stack, || {

@@ -38,6 +38,24 @@ fn system_support_is_found_out_by_rendering() {
 }
 
 #[test]
+fn a_prefill_ends_the_prompt_within_the_last_message() {
+    let options = RenderOptions { continue_final_message: true, ..RenderOptions::default() };
+    let messages = [Message::new("user", "Hello"), Message::new("assistant", "Well, ")];
+    let render = |source: &str, messages: &[Message]| compile(source).render(messages, &options);
+    let keeps = "{% for m in messages %}<{{ m.content }}>{% endfor %}";
+    let trims = "{% for m in messages %}<{{ m.content | trim }}>{% endfor %}";
+    let drops = "{{ messages[0].content }}";
+    assert_eq!(render(keeps, &messages), Ok("<Hello><Well, ".to_owned()));
+    assert_eq!(render(trims, &messages), Ok("<Hello><Well,".to_owned()));
+    assert!(matches!(render(drops, &messages), Err(TemplateError::Prefill(_))));
+    assert!(matches!(render(keeps, &[]), Err(TemplateError::Prefill(_))));
+    let parts = json!([{"type": "text", "text": "Well, "}, {"type": "image"}]);
+    let in_parts = Message { content: Some(parts), ..Message::new("assistant", "") };
+    let source = "{% for part in messages[0].content %}{{ part.text }}|{% endfor %}";
+    assert_eq!(render(source, &[in_parts]), Ok("Well, ".to_owned()));
+}
+
+#[test]
 fn standard_variables_are_always_defined() {
     let source = "{{ bos_token }}{{ eos_token }} {{ tools }} {{ documents }} {{ add_generation_prompt }}";
     assert_eq!(render(source), Ok("<s></s> None None True".to_owned()));

@@ -26,6 +26,8 @@ const WITHOUT_TOOLS: &[&str] = &[
     "chat",
     "no_system",
     "no_generation_prompt",
+    "prefill",
+    "prefill_thought",
     "empty_content",
     "odd_text",
     "unknown_role",
@@ -76,7 +78,10 @@ struct Suite {
 struct Case {
     name: String,
     messages: Vec<Message>,
+    #[serde(default)]
     add_generation_prompt: bool,
+    #[serde(default)]
+    continue_final_message: bool,
     #[serde(default)]
     tools: Option<String>,
     #[serde(default)]
@@ -95,6 +100,7 @@ fn read_json<T: serde::de::DeserializeOwned>(name: &str) -> T {
 fn render(source: &str, suite: &Suite, case: &Case) -> Result<String, TemplateError> {
     let options = RenderOptions {
         add_generation_prompt: case.add_generation_prompt,
+        continue_final_message: case.continue_final_message,
         tools: case.tools.as_ref().map(|_| suite.tools.clone()),
         variables: case.variables.clone(),
         now: LocalTime::new(2026, 7, 4, 9, 5, 3),

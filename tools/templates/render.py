@@ -12,6 +12,7 @@ in this repository; `real` records the digest of each source too, so that a chan
 """
 
 import argparse
+import copy
 import hashlib
 import json
 from datetime import datetime
@@ -58,15 +59,41 @@ def environment(now: datetime) -> jinja2.Environment:
 
 def render(source: str, suite: dict, case: dict) -> str:
     template = environment(datetime.fromisoformat(suite["now"])).from_string(source)
-    return template.render(
-        messages=case["messages"],
+    messages = copy.deepcopy(case["messages"])
+    continued = case.get("continue_final_message", False)
+    if continued:
+        text = mark_end(messages[-1])
+    prompt = template.render(
+        messages=messages,
         tools=suite[case["tools"]] if "tools" in case else None,
         documents=None,
-        add_generation_prompt=case["add_generation_prompt"],
+        add_generation_prompt=case.get("add_generation_prompt", False),
         bos_token=suite["bos"],
         eos_token=suite["eos"],
         **case.get("variables", {}),
     )
+    return cut_at_mark(prompt, text) if continued else prompt
+
+
+MARK = "CONTINUE_FINAL_MESSAGE_TAG "
+
+
+def mark_end(message: dict) -> str:
+    """Put a mark after the message's text, as transformers does to continue a message; give the text without it."""
+    holder, key = message, "content"
+    if isinstance(message["content"], list):
+        holder, key = next(part for part in reversed(message["content"]) if "text" in part), "text"
+    text = holder[key]
+    holder[key] = text + MARK
+    return text
+
+
+def cut_at_mark(prompt: str, text: str) -> str:
+    """The prompt up to the mark, without the space that a trimming template leaves before it."""
+    if text.strip() not in prompt:
+        raise ValueError("the template changed the message")
+    end = prompt.rindex(MARK.strip())
+    return prompt[:end] if prompt[end:].startswith(MARK) else prompt[:end].rstrip()
 
 
 def outcome(source: str, suite: dict, case: dict, text) -> object:

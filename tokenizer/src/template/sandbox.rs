@@ -5,9 +5,19 @@
 //! tokens, and compiling and rendering run on a thread whose stack is large enough for what the limits allow. Unused
 //! stack costs address space only.
 //!
-//! One hole is left: minijinja 3.1 does not count the steps of `+` on lists, of `==`, and of turning lists into text
-//! other than by printing. A template that doubles a list dozens of times (`a = [a, a]`) and then does one of these
-//! runs for ever and fills the memory.
+//! One hole is left. minijinja 3.1.0, the newest, charges fuel for the instruction and the items at the surface, but
+//! not for what lies below, in three places:
+//!
+//! - `+` on lists keeps both sides and copies their items once 32 additions are nested, uncharged: `a = a + a` in a
+//!   loop fills the memory at the 33rd turn.
+//! - `==`, `<`, `in` and the like go through nested lists to their leaves: after `a = [a, a]` forty times, 2⁴⁰ of them.
+//! - `~`, `string` and `join` write such a list before its text is charged.
+//!
+//! Such a template runs for ever and may fill the memory. It cannot be closed from outside: operators are instructions
+//! that call no code of ours, lists are minijinja's own type, the syntax tree (behind its `unstable_machinery`) cannot
+//! be changed once parsed, and a thread cannot be stopped. Filters and tests could be replaced by ones that count first,
+//! but not the operators, so that would close nothing. What goes through `tojson`, is printed, or is looped over is
+//! charged item by item.
 
 use std::io;
 use std::thread;
