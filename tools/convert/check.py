@@ -206,6 +206,9 @@ MODELS = {
     "chatglm": ("glm", SIZES | rope(partial_rotary_factor=0.5) | {"head_dim": 64, "attention_bias": True}),
     "glm4": ("glm4", SIZES | rope(partial_rotary_factor=0.5) | {"head_dim": 64}),
     "glm4moe": ("glm4_moe", SIZES | rope(partial_rotary_factor=0.5) | ROUTED | {"use_qk_norm": True}),
+    "minimax-m2": (
+        "minimax_m2", SIZES | rope(partial_rotary_factor=0.5) | LOCAL_EXPERTS | {"head_dim": 64},
+    ),
     "dots1": ("dots1", SIZES | rope() | ROUTED | {"num_key_value_heads": 4}),
     "mistral3": (
         "ministral3",

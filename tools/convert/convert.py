@@ -87,30 +87,32 @@ def relative(name: str, *alternatives: tuple[str, ...]) -> str:
 
 
 def convert(folder: pathlib.Path, out: pathlib.Path, kind: str, pre: str | None) -> None:
-    """Converts a folder. Reads the checkpoint's header first, so that most faults show before anything is written."""
+    """Converts a folder; `kind` is a `--type`, `pre` a `--pre`.
+
+    The first pass over the parameters sees shapes only: most faults show before anything is written.
+    """
     # Here, so that the functions above do without the package.
-    from gguf_file import TYPES, Output, tensor_format
+    from gguf_file import Output, file_type, kept_type, tensor_format
 
     config = read_json(folder / "config.json")
     source = Checkpoint(folder)
     metadata = hyperparameters(config)
-    fixed = list(constants(config).items())
-    declared, stored = [], []
+    architecture_name = metadata["general.architecture"]
+    declared = [(name, w, tensor_format(name, w, "f32")) for name, w in constants(config).items()]
+    fixed = [(name, w) for name, w, _ in declared]
     for name, w in tensors(config, source.shapes()):
-        wanted = TYPES[kind if kind != "keep" else {"F16": "f16", "BF16": "bf16"}.get(source.last_type, "f32")][0]
-        declared.append((name, w, tensor_format(name, w, wanted)))
-        stored.append(wanted)
+        declared.append((name, w, tensor_format(name, w, kept_type(source.last_type) if kind == "keep" else kind)))
     rows = next(len(w) for name, w, _ in declared if name == "token_embd.weight")
-    if metadata[f"{metadata['general.architecture']}.vocab_size"] != rows:
+    if metadata[f"{architecture_name}.vocab_size"] != rows:
         raise ConvertError(f"the embedding has {rows} rows, which is not config.json's vocab_size")
     metadata |= {
         "general.type": "model",
         "general.name": folder.resolve().name,
-        "general.file_type": int(next((t for f, t in TYPES.values() if f == max(stored, key=stored.count)), 0)),
+        "general.file_type": file_type(declared),
     } | vocabulary(folder, pre, rows, to_stderr)
-    output = Output(out, metadata["general.architecture"])
+    output = Output(out, architecture_name)
     output.metadata(metadata)
-    for name, w, form in [(name, w, TYPES["f32"][0]) for name, w in fixed] + declared:
+    for name, w, form in declared:
         output.declare(name, w, form)
     # The notes were given on the first pass.
     made = tensors(config, source.arrays(), note=lambda text: None)

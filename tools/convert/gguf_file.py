@@ -23,11 +23,25 @@ FLOAT32 = ("_norm.weight", ".bias", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.w
 ITEM = {bool: GGUFValueType.BOOL, int: GGUFValueType.UINT32, float: GGUFValueType.FLOAT32, str: GGUFValueType.STRING}
 
 
-def tensor_format(name: str, array: np.ndarray, wanted: Format) -> Format:
-    """The format in which a tensor is stored, if matrices are to be `wanted`."""
+def tensor_format(name: str, array: np.ndarray, kind: str) -> Format:
+    """The format in which a tensor is stored, if matrices are to be of this `--type`."""
     if array.dtype == np.uint8:
         return Format.MXFP4
-    return Format.F32 if array.ndim < 2 or name.endswith(FLOAT32) else wanted
+    return Format.F32 if array.ndim < 2 or name.endswith(FLOAT32) else TYPES[kind][0]
+
+
+def kept_type(stored: str) -> str:
+    """The `--type` that is a checkpoint's own."""
+    return {"F16": "f16", "BF16": "bf16"}.get(stored, "f32")
+
+
+def file_type(tensors: Iterable[tuple[str, np.ndarray, Format]]) -> int:
+    """`general.file_type`: after the format of most elements."""
+    elements = {form: 0 for form, _ in TYPES.values()} | {Format.MXFP4: 0}
+    for _, array, form in tensors:
+        elements[form] += array.size
+    types = {form: kind for form, kind in TYPES.values()} | {Format.MXFP4: LlamaFileType.MOSTLY_MXFP4_MOE}
+    return int(types[max(elements, key=elements.__getitem__)])
 
 
 def encode(name: str, array: np.ndarray, kind: Format) -> np.ndarray:

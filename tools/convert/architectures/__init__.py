@@ -6,7 +6,7 @@ from hf_config import ConvertError
 
 from . import (
     arcee, chatglm, cohere, dots1, ernie, exaone, falcon, gemma, glm4, gpt2, gpt_neox, gpt_oss, granite, hunyuan,
-    internlm2, llama, minicpm, mistral3, nemotron, olmo, phi, qwen, seed_oss, smollm3, stablelm, starcoder,
+    internlm2, llama, minicpm, minimax_m2, mistral3, nemotron, olmo, phi, qwen, seed_oss, smollm3, stablelm, starcoder,
 )
 from .base import Architecture
 
@@ -51,6 +51,7 @@ ALL: tuple[type[Architecture], ...] = (
     hunyuan.HunyuanMoe,
     dots1.Dots1,
     glm4.Glm4Moe,
+    minimax_m2.MiniMaxM2,
 )
 
 
