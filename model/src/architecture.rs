@@ -22,9 +22,9 @@ pub struct Architecture {
 /// Every architecture, by name.
 pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "arcee", models: "Arcee AFM", build: pre_norm::arcee },
-    Architecture { name: "baichuan", models: "Baichuan and Baichuan 2, 7B", build: pre_norm::baichuan },
+    Architecture { name: "baichuan", models: "Baichuan 7B", build: pre_norm::baichuan },
     Architecture { name: "chatglm", models: "ChatGLM 3, GLM-4 of 2024", build: glm4::chatglm },
-    Architecture { name: "cohere2", models: "Command R7B and A, Aya 3", build: cohere::cohere2 },
+    Architecture { name: "cohere2", models: "Command R7B and A", build: cohere::cohere2 },
     Architecture { name: "command-r", models: "Command R and R+, Aya", build: cohere::command_r },
     Architecture { name: "dots1", models: "dots.llm1", build: moe::dots1 },
     Architecture { name: "ernie4_5", models: "ERNIE 4.5", build: pre_norm::ernie4_5 },

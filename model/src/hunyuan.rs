@@ -1,6 +1,6 @@
 //! Hunyuan 1, dense: Llama with norms of each head of queries and keys, behind the rotation.
 //!
-//! Source: Tencent, "Hunyuan-0.5B, 1.8B, 4B and 7B" (2025).
+//! Source: the published models of Tencent (2025), 0.5B to 7B.
 
 use llamay_plan::{Gating, Nonlinearity, NormKind, RopePairs};
 

@@ -1,8 +1,8 @@
 //! Decoders whose layers are attention and then a feed-forward part, each behind a norm and added to the stream: what
 //! Llama is, but for a non-linearity, a norm, or the order in which a head's elements turn.
 //!
-//! - Arcee AFM: Wolfe et al., "AFM-4.5B" (2025); the squared ReLU is of So et al., "Primer" (2021).
-//! - Baichuan 7B: Yang et al., "Baichuan 2: Open Large-scale Language Models" (2023).
+//! - Arcee AFM: Arcee AI (2025); the squared ReLU is of So et al., "Primer" (2021).
+//! - Baichuan 7B: Baichuan (2023). Baichuan 2 has the rows of its head normalised, which is a matter of the file.
 //! - ERNIE 4.5: Baidu, "ERNIE 4.5 Technical Report" (2025).
 //! - EXAONE 3: LG AI Research, "EXAONE 3.0 7.8B Instruction Tuned Language Model" (2024).
 //! - InternLM 2: Cai et al., "InternLM2 Technical Report" (2024).
