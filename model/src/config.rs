@@ -266,6 +266,27 @@ impl Config {
     }
 }
 
+#[cfg(test)]
+impl Config {
+    /// A configuration of these sizes, for tests of what depends on them.
+    pub(crate) fn sized(n_layer: u32, n_embd: usize, n_head: usize, head_dim: usize) -> Config {
+        Config {
+            architecture: "test",
+            n_layer,
+            n_embd,
+            n_ff: 4 * n_embd,
+            n_head,
+            n_head_kv: 1,
+            head_dim,
+            n_rot: head_dim,
+            norm: NormKind::Rms,
+            eps: 1e-6,
+            n_ctx_train: 32768,
+            attention_scale: None,
+        }
+    }
+}
+
 /// `attention.key_length`, else an equal share of the residual stream.
 fn head_dim(keys: Keys<'_>, n_embd: usize, n_head: usize) -> Result<usize, ModelError> {
     let key_length = keys.count("attention.key_length", 1..=MOST_HEAD_DIM)?;

@@ -63,3 +63,20 @@ pub(crate) fn build(file: File<'_>) -> Result<Loaded, ModelError> {
     }
     b.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_are_scaled_by_the_head_except_in_27b() {
+        // query_pre_attn_scalar of the published configurations.
+        for (config, scalar) in [
+            (Config::sized(26, 2304, 8, 256), 256.0),
+            (Config::sized(42, 3584, 16, 256), 256.0),
+            (Config::sized(46, 4608, 32, 128), 144.0f64),
+        ] {
+            assert_eq!(attention_scale(&config, LAYERS_OF_27B), (1.0 / scalar.sqrt()) as f32);
+        }
+    }
+}

@@ -70,32 +70,15 @@ pub(crate) fn attention_scale(c: &Config, layers_of_27b: u32) -> f32 {
 mod tests {
     use super::*;
 
-    fn config(n_layer: u32, n_embd: usize, n_head: usize, head_dim: usize) -> Config {
-        Config {
-            architecture: "gemma3",
-            n_layer,
-            n_embd,
-            n_ff: 4 * n_embd,
-            n_head,
-            n_head_kv: 1,
-            head_dim,
-            n_rot: head_dim,
-            norm: NormKind::Rms,
-            eps: 1e-6,
-            n_ctx_train: 32768,
-            attention_scale: None,
-        }
-    }
-
     #[test]
     fn scores_are_scaled_by_the_head_except_in_27b() {
         // query_pre_attn_scalar of the published configurations.
         for (config, scalar) in [
-            (config(18, 640, 4, 256), 256.0),
-            (config(26, 1152, 4, 256), 256.0),
-            (config(34, 2560, 8, 256), 256.0),
-            (config(48, 3840, 16, 256), 256.0),
-            (config(62, 5376, 32, 128), 168.0f64),
+            (Config::sized(18, 640, 4, 256), 256.0),
+            (Config::sized(26, 1152, 4, 256), 256.0),
+            (Config::sized(34, 2560, 8, 256), 256.0),
+            (Config::sized(48, 3840, 16, 256), 256.0),
+            (Config::sized(62, 5376, 32, 128), 168.0f64),
         ] {
             assert_eq!(attention_scale(&config, LAYERS_OF_27B), (1.0 / scalar.sqrt()) as f32);
         }
@@ -103,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_scale_in_the_file_wins() {
-        let config = Config { attention_scale: Some(0.25), ..config(62, 5376, 32, 128) };
+        let config = Config { attention_scale: Some(0.25), ..Config::sized(62, 5376, 32, 128) };
         assert_eq!(attention_scale(&config, LAYERS_OF_27B), 0.25);
     }
 }

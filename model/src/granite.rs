@@ -3,11 +3,16 @@
 //! Sources: Hu et al., "MiniCPM: Unveiling the Potential of Small Language Models with Scalable Training Strategies"
 //! (2024); IBM, "Granite 3.0 Language Models" (2024). Both follow Yang et al., "Tensor Programs V" (2022).
 
+use std::ops::RangeInclusive;
+
 use llamay_plan::{Gating, Nonlinearity, NormKind, RopePairs};
 
 use crate::builder::{Attention, Builder};
-use crate::config::{Config, Keys};
+use crate::config::{Config, Keys, value_error};
 use crate::{File, Loaded, ModelError};
+
+/// Far beyond what models have, and near enough to 1 that the inverse is finite.
+const MULTIPLIERS: RangeInclusive<f32> = 1e-6..=1e6;
 
 /// The keys of the multipliers.
 pub(crate) const MULTIPLIER_KEYS: &[&str] = &["embedding_scale", "residual_scale", "logit_scale"];
@@ -38,10 +43,15 @@ impl Multipliers {
 
     /// The file's, where it gives them.
     pub(crate) fn read(keys: Keys<'_>, default: Multipliers) -> Result<Multipliers, ModelError> {
-        // 0 stands for no multiplier.
-        let read = |key, default| {
-            let scale = keys.float(key, 0.0..=1e6)?.unwrap_or(default);
-            Ok::<_, ModelError>(if scale == 0.0 { 1.0 } else { scale })
+        let read = |key, default| match keys.float(key, 0.0..=*MULTIPLIERS.end())? {
+            None => Ok(default),
+            // No multiplier.
+            Some(0.0) => Ok(1.0),
+            Some(scale) if MULTIPLIERS.contains(&scale) => Ok(scale),
+            Some(scale) => {
+                let wanted = format!("it has to be at least {:?}, or 0", MULTIPLIERS.start());
+                Err(value_error(keys, key, scale, wanted))
+            }
         };
         Ok(Multipliers {
             embedding: read("embedding_scale", default.embedding)?,
@@ -103,4 +113,17 @@ fn build(
         b.scale_logits(1.0 / multipliers.logits);
     }
     b.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn multipliers_of_minicpm_2b_are_the_published_ones() {
+        // scale_emb, scale_depth / sqrt(num_hidden_layers) and hidden_size / dim_model_base of its configuration.
+        let Multipliers { embedding, residual, logits } =
+            Multipliers::of_minicpm(&Config::sized(40, 2304, 36, 64));
+        assert_eq!((embedding, residual, logits), (12.0, (1.4 / 40f64.sqrt()) as f32, 9.0));
+    }
 }
