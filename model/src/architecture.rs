@@ -5,7 +5,7 @@ use llamay_gguf::Gguf;
 use crate::{File, Loaded, ModelError};
 use crate::{
     cohere, exaone4, falcon, gemma, gemma2, gemma3, glm4, gpt_oss, gpt2, gptneox, granite, granitemoe,
-    hunyuan, llama, mistral3, moe, olmo2, phi2, phi3, pre_norm, qwen, smollm3, stablelm, starcoder,
+    hunyuan, llama, mistral3, moe, olmo, olmo2, phi2, phi3, pre_norm, qwen, smollm3, stablelm, starcoder,
 };
 
 /// One architecture.
@@ -23,6 +23,7 @@ pub struct Architecture {
 pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "arcee", models: "Arcee AFM", build: pre_norm::arcee },
     Architecture { name: "baichuan", models: "Baichuan 7B", build: pre_norm::baichuan },
+    Architecture { name: "bailingmoe", models: "Ling lite and plus", build: moe::bailing },
     Architecture { name: "chatglm", models: "ChatGLM 3, GLM-4 of 2024", build: glm4::chatglm },
     Architecture { name: "cohere2", models: "Command R7B and A", build: cohere::cohere2 },
     Architecture { name: "command-r", models: "Command R and R+, Aya", build: cohere::command_r },
@@ -50,6 +51,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "minimax-m2", models: "MiniMax M2", build: moe::minimax_m2 },
     Architecture { name: "mistral3", models: "Ministral 3, Mistral Small 3.1", build: mistral3::build },
     Architecture { name: "nemotron", models: "Nemotron 4, Minitron", build: pre_norm::nemotron },
+    Architecture { name: "olmo", models: "OLMo 1", build: olmo::build },
     Architecture { name: "olmo2", models: "OLMo 2 and 3", build: olmo2::build },
     Architecture { name: "olmoe", models: "OLMoE", build: moe::olmoe },
     Architecture { name: "orion", models: "Orion 14B", build: pre_norm::orion },
@@ -134,7 +136,6 @@ const FAMILIES: &[(&str, &[&str])] = &[
             "arctic",
             "deepseek",
             "exaone-moe",
-            "bailingmoe",
             "bailingmoe2",
             "afmoe",
             "smallthinker",

@@ -342,15 +342,31 @@ impl<'a> Builder<'a> {
     /// The end: the wanted rows of the residual stream, the final norm, and the output matrix, which is the embedding's
     /// where the file has none.
     pub(crate) fn head(&mut self, residual: SlotId) -> Result<(), ModelError> {
+        self.head_behind(residual, |b, x, out| b.norm("output_norm", x, out))
+    }
+
+    /// As [`Builder::head`], with a final norm that has no weights.
+    pub(crate) fn plain_head(&mut self, residual: SlotId) -> Result<(), ModelError> {
+        self.head_behind(residual, |b, x, out| {
+            b.plain_norm(x, out);
+            Ok(())
+        })
+    }
+
+    fn head_behind(
+        &mut self,
+        residual: SlotId,
+        norm: impl FnOnce(&mut Self, SlotId, SlotId) -> Result<(), ModelError>,
+    ) -> Result<(), ModelError> {
         self.layer = None;
         let n_embd = self.config.n_embd;
         let selected = self.plan.slot("selected", n_embd);
-        let norm = self.plan.slot("output_norm", n_embd);
+        let normalised = self.plan.slot("output_norm", n_embd);
         let logits = self.plan.slot("logits", self.plan.n_vocab);
         self.push(Op::Select { x: residual, out: selected });
-        self.norm("output_norm", selected, norm)?;
+        norm(self, selected, normalised)?;
         let tied = self.gguf.tensor("output.weight").is_none();
-        self.linear(norm, &[(if tied { "token_embd" } else { "output" }, logits)])?;
+        self.linear(normalised, &[(if tied { "token_embd" } else { "output" }, logits)])?;
         self.plan.logits = logits;
         Ok(())
     }

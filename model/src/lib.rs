@@ -46,6 +46,7 @@ mod mistral3;
 mod moe;
 #[cfg(feature = "test-data")]
 pub mod naive;
+mod olmo;
 mod olmo2;
 mod phi2;
 mod phi3;

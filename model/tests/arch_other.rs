@@ -226,3 +226,15 @@ fn baichuan_is_a_llama_unless_it_is_the_one_with_alibi() {
     let message = refusal(&large);
     assert!(message.contains("ALiBi") && message.contains("baichuan.block_count"), "{message}");
 }
+
+#[test]
+fn olmo_has_norms_without_weights_and_may_not_clamp() {
+    let llama = renamed(&shape("llama-mha"), "olmo");
+    let bare = read(&copy(&llama, |_| true, |t| !t.name.contains("norm")));
+    let olmo = with_key(&bare, "olmo.attention.layer_norm_epsilon", 1e-5f32);
+    let plan = plan(&olmo).unwrap();
+    let norms = plan.steps.iter().filter(|step| step.op.name() == "norm");
+    assert!(norms.clone().count() == 5 && norms.clone().all(|step| step.op.weights().is_empty()));
+    let clamping = with_key(&olmo, "olmo.attention.clamp_kqv", 8.0f32);
+    assert!(refusal(&clamping).contains("olmo.attention.clamp_kqv"));
+}

@@ -101,6 +101,31 @@ def as_exaone(config, state):
     return config | more, renamed(state, names)
 
 
+def as_bailing(config: dict, state: dict[str, np.ndarray]) -> tuple[dict, dict[str, np.ndarray]]:
+    """A Granite with experts as Ling: other names, q, k and v in one matrix, gate and up in two."""
+    config = config | {
+        "model_type": "bailing_moe", "moe_intermediate_size": config["intermediate_size"],
+        "num_shared_experts": config["shared_intermediate_size"] // config["intermediate_size"],
+    }
+    names = {
+        "embed_tokens": "word_embeddings", "self_attn.q_proj": "attention.query_key_value", "self_attn.o_proj": "attention.dense",
+        "block_sparse_moe.router.": "mlp.gate.", "block_sparse_moe.": "mlp.",
+        "shared_mlp.output_linear": "mlp.shared_experts.down_proj", "shared_mlp.input_linear": "mlp.shared_experts.gate_proj",
+    }
+    out = {}
+    for name, w in state.items():
+        if name.endswith("q_proj.weight"):
+            w = np.concatenate([state[name.replace("q_proj", part)] for part in ("q_proj", "k_proj", "v_proj")])
+        if name.endswith("input_linear.weight"):
+            w, up = np.split(w, 2)
+            out[name.replace("shared_mlp.input_linear", "mlp.shared_experts.up_proj")] = up
+        if not name.endswith(("k_proj.weight", "v_proj.weight")):
+            for old, new in names.items():
+                name = name.replace(old, new)
+            out[name] = w
+    return config, out
+
+
 def as_mxfp4(config, state):
     """gpt-oss with blocks for experts, as published; the model gets the values that they stand for."""
     import torch
@@ -169,6 +194,7 @@ MODELS = {
     "gptneox-serial": ("gpt_neox", SIZES | rope(partial_rotary_factor=0.25) | {"use_parallel_residual": False}),
     "gpt-oss": ("gpt_oss", SIZES | GPT_OSS | LOCAL_EXPERTS),
     "gpt-oss-mxfp4": ("gpt_oss", SIZES | GPT_OSS | LOCAL_EXPERTS, as_mxfp4),
+    "olmo": ("olmo", SIZES | rope()),
     "olmo2": ("olmo2", SIZES | rope(theta=5e5)),
     "olmo3": ("olmo3", SIZES | rope(theta=5e5) | {"sliding_window": 8, "num_hidden_layers": 5}),
     "olmoe": ("olmoe", SIZES | rope() | LOCAL_EXPERTS | {"num_key_value_heads": 4, "norm_topk_prob": False}),
@@ -208,6 +234,11 @@ MODELS = {
     "glm4moe": ("glm4_moe", SIZES | rope(partial_rotary_factor=0.5) | ROUTED | {"use_qk_norm": True}),
     "minimax-m2": (
         "minimax_m2", SIZES | rope(partial_rotary_factor=0.5) | LOCAL_EXPERTS | {"head_dim": 64},
+    ),
+    # What this model computes is Granite without its multipliers.
+    "bailingmoe": (
+        "granitemoeshared",
+        SIZES | rope() | LOCAL_EXPERTS | {"shared_intermediate_size": 768, "attention_multiplier": 0.125}, as_bailing,
     ),
     "dots1": ("dots1", SIZES | rope() | ROUTED | {"num_key_value_heads": 4}),
     "mistral3": (

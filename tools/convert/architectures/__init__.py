@@ -5,7 +5,7 @@ from typing import Any
 from hf_config import ConvertError
 
 from . import (
-    arcee, chatglm, cohere, dots1, ernie, exaone, falcon, gemma, glm4, gpt2, gpt_neox, gpt_oss, granite, hunyuan,
+    arcee, bailing, chatglm, cohere, dots1, ernie, exaone, falcon, gemma, glm4, gpt2, gpt_neox, gpt_oss, granite, hunyuan,
     internlm2, llama, minicpm, minimax_m2, mistral3, nemotron, olmo, phi, qwen, seed_oss, smollm3, stablelm, starcoder,
 )
 from .base import Architecture
@@ -26,6 +26,7 @@ ALL: tuple[type[Architecture], ...] = (
     falcon.Falcon,
     gpt_neox.GptNeoX,
     gpt_oss.GptOss,
+    olmo.Olmo,
     olmo.Olmo2,
     olmo.Olmoe,
     granite.Granite,
@@ -50,6 +51,7 @@ ALL: tuple[type[Architecture], ...] = (
     hunyuan.Hunyuan,
     hunyuan.HunyuanMoe,
     dots1.Dots1,
+    bailing.Bailing,
     glm4.Glm4Moe,
     minimax_m2.MiniMaxM2,
 )
