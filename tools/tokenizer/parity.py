@@ -204,7 +204,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["fixtures", "golden", "live"])
     parser.add_argument("--cache")
-    parser.add_argument("-n", type=int, default=3000)
+    parser.add_argument("-n", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--binary", type=Path)
     args = parser.parse_args()
