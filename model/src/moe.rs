@@ -5,6 +5,7 @@
 //! - ERNIE 4.5: Baidu, "ERNIE 4.5 Technical Report" (2025).
 //! - GLM 4.5: GLM-4.5 Team, "GLM-4.5: Agentic, Reasoning, and Coding (ARC) Foundation Models" (2025).
 //! - Hunyuan A13B: Tencent, "Hunyuan-A13B Technical Report" (2025).
+//! - Ling: Ling Team, "Every FLOP Counts: Scaling a 300B Mixture-of-Experts LING LLM without Premium GPUs" (2025).
 //! - MiniMax M2: MiniMax (2025).
 //! - OLMoE: Muennighoff et al., "OLMoE: Open Mixture-of-Experts Language Models" (2024).
 //! - Qwen: Qwen Team, "Qwen2 Technical Report" (2024) and "Qwen3 Technical Report" (2025).
@@ -56,6 +57,12 @@ const fn mixtral(name: &'static str) -> Decoder {
         mixture: Usual::MIXTRAL,
         keys: &["expert_count"],
     }
+}
+
+pub(crate) fn bailing(file: File<'_>) -> Result<Loaded, ModelError> {
+    let mixture = Usual { normalize: false, shared: Some(Width::Expert), ..Usual::MIXTRAL };
+    let pairs = RopePairs::Interleaved;
+    build(file, &Decoder { pairs, mixture, keys: SHARED, ..mixtral("bailingmoe") })
 }
 
 pub(crate) fn dots1(file: File<'_>) -> Result<Loaded, ModelError> {

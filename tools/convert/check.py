@@ -101,29 +101,22 @@ def as_exaone(config, state):
     return config | more, renamed(state, names)
 
 
-def as_bailing(config: dict, state: dict[str, np.ndarray]) -> tuple[dict, dict[str, np.ndarray]]:
-    """A Granite with experts as Ling: other names, q, k and v in one matrix, gate and up in two."""
-    config = config | {
-        "model_type": "bailing_moe", "moe_intermediate_size": config["intermediate_size"],
-        "num_shared_experts": config["shared_intermediate_size"] // config["intermediate_size"],
-    }
+def as_bailing(config, state):
+    """Granite with experts under Ling's names: q, k and v in one matrix, gate and up of the shared expert in two."""
+    n_ff, out = config["intermediate_size"], dict(state)
+    for i in range(config["num_hidden_layers"]):
+        attention, shared = f"model.layers.{i}.self_attn", f"model.layers.{i}.shared_mlp.input_linear.weight"
+        qkv = [out.pop(f"{attention}.{part}_proj.weight") for part in "qkv"]
+        out[f"model.layers.{i}.attention.query_key_value.weight"] = np.concatenate(qkv)
+        gate, up = np.split(out.pop(shared), 2)
+        for part, w in (("gate", gate), ("up", up)):
+            out[f"model.layers.{i}.mlp.shared_experts.{part}_proj.weight"] = w
     names = {
-        "embed_tokens": "word_embeddings", "self_attn.q_proj": "attention.query_key_value", "self_attn.o_proj": "attention.dense",
-        "block_sparse_moe.router.": "mlp.gate.", "block_sparse_moe.": "mlp.",
-        "shared_mlp.output_linear": "mlp.shared_experts.down_proj", "shared_mlp.input_linear": "mlp.shared_experts.gate_proj",
+        "self_attn.o_proj": "attention.dense", "embed_tokens": "word_embeddings", "block_sparse_moe.router": "mlp.gate",
+        "block_sparse_moe": "mlp", "shared_mlp.output_linear": "mlp.shared_experts.down_proj",
     }
-    out = {}
-    for name, w in state.items():
-        if name.endswith("q_proj.weight"):
-            w = np.concatenate([state[name.replace("q_proj", part)] for part in ("q_proj", "k_proj", "v_proj")])
-        if name.endswith("input_linear.weight"):
-            w, up = np.split(w, 2)
-            out[name.replace("shared_mlp.input_linear", "mlp.shared_experts.up_proj")] = up
-        if not name.endswith(("k_proj.weight", "v_proj.weight")):
-            for old, new in names.items():
-                name = name.replace(old, new)
-            out[name] = w
-    return config, out
+    more = {"moe_intermediate_size": n_ff, "num_shared_experts": config["shared_intermediate_size"] // n_ff}
+    return config | more | {"model_type": "bailing_moe"}, renamed(out, names)
 
 
 def as_mxfp4(config, state):
