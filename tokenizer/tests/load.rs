@@ -79,6 +79,22 @@ fn whole_words_go_first_where_merges_are_ignored() {
 }
 
 #[test]
+fn gemma4_spells_text_as_it_is() {
+    let tokens = ["<unk>", "a", "\u{2581}", "\u{2581}a", "\n", "\n\n", "<0xC3>", "<0xA9>"];
+    let vocabulary = Vocabulary {
+        model: "gemma4".into(),
+        tokens: tokens.map(String::from).into(),
+        types: vec![2, 1, 1, 1, 1, 1, 6, 6],
+        merges: vec!["\u{2581} a".into(), "\n \n".into()],
+        scores: Vec::new(),
+    };
+    let tokenizer = load(vocabulary.writer().set("tokenizer.ggml.unknown_token_id", 0u32)).unwrap();
+    let tokens = tokenizer.encode("a a\n\n\né漢", EncodeOptions::default());
+    assert_eq!((tokens.as_slice(), tokenizer.kind()), ([1, 3, 5, 4, 6, 7, 0].as_slice(), Kind::Bpe));
+    assert_eq!(tokenizer.decode(&tokens), "a a\n\n\né");
+}
+
+#[test]
 fn roles_come_from_keys_and_from_well_known_names() {
     let tokenizer = load(small_bpe().writer().set("tokenizer.ggml.eos_token_id", 4u32)).unwrap();
     assert_eq!((tokenizer.eos(), tokenizer.eot(), tokenizer.bos()), (Some(4), Some(5), None));

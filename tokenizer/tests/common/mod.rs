@@ -40,7 +40,7 @@ impl Vocabulary {
         writer.set("tokenizer.ggml.model", self.model.as_str());
         writer.set("tokenizer.ggml.tokens", self.tokens.as_slice());
         writer.set("tokenizer.ggml.token_type", self.types.as_slice());
-        if self.model == "gpt2" {
+        if !self.merges.is_empty() {
             writer.set("tokenizer.ggml.merges", self.merges.as_slice());
         } else {
             writer.set("tokenizer.ggml.scores", self.scores.as_slice());
