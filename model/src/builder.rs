@@ -172,28 +172,39 @@ impl<'a> Builder<'a> {
 
     /// Normalises a row by the vector `{stem}.weight` and, if there is one, `{stem}.bias`.
     pub(crate) fn norm(&mut self, stem: &str, x: SlotId, out: SlotId) -> Result<(), ModelError> {
-        self.norm_of_heads(stem, x, 1, out)
+        self.norm_of_parts(stem, x, 1, 1, out)
     }
 
-    /// Normalises each head of the queries by `attn_q_norm` and of the keys by `attn_k_norm`.
+    /// Normalises each head of the queries by the vector `attn_q_norm` and of the keys by `attn_k_norm`.
     pub(crate) fn head_norms(&mut self, s: LayerSlots) -> Result<(), ModelError> {
         let Config { n_head, n_head_kv, .. } = self.config;
-        self.norm_of_heads("attn_q_norm", s.q, n_head, s.q)?;
-        self.norm_of_heads("attn_k_norm", s.k, n_head_kv, s.k)
+        self.norm_of_parts("attn_q_norm", s.q, n_head, 1, s.q)?;
+        self.norm_of_parts("attn_k_norm", s.k, n_head_kv, 1, s.k)
     }
 
-    /// Normalises a row in `heads` equal parts, which share the weight or have one each.
-    fn norm_of_heads(&mut self, stem: &str, x: SlotId, heads: usize, out: SlotId) -> Result<(), ModelError> {
-        let len = self.plan.slot_of(x).width / heads;
+    /// As [`Builder::head_norms`], with matrices that have a row for each head.
+    pub(crate) fn norms_of_each_head(&mut self, s: LayerSlots) -> Result<(), ModelError> {
+        let Config { n_head, n_head_kv, .. } = self.config;
+        self.norm_of_parts("attn_q_norm", s.q, n_head, n_head, s.q)?;
+        self.norm_of_parts("attn_k_norm", s.k, n_head_kv, n_head_kv, s.k)
+    }
+
+    /// Normalises a row in `parts` equal parts. The weight has one row, which the parts share, or one for each.
+    fn norm_of_parts(
+        &mut self,
+        stem: &str,
+        x: SlotId,
+        parts: usize,
+        rows: usize,
+        out: SlotId,
+    ) -> Result<(), ModelError> {
+        let len = self.plan.slot_of(x).width / parts;
         let (weight, bias) = (self.tensor_name(stem, "weight"), self.tensor_name(stem, "bias"));
-        let weight = match self.tensors.need(&weight)?.dims.as_slice() {
-            [_, rows, ..] if *rows > 1 => self.tensors.matrix(&weight, heads, len)?,
-            _ => self.tensors.vector(&weight, len)?,
-        };
+        let weight = self.tensors.matrix(&weight, rows, len)?;
         let weight = Some(self.plan.weight(weight));
         let bias = self.tensors.optional_vector(&bias, len)?.map(|b| self.plan.weight(b));
         let (kind, eps) = (self.config.norm, self.config.eps);
-        self.push(Op::Norm { x, kind, weight, bias, eps, heads, out });
+        self.push(Op::Norm { x, kind, weight, bias, eps, heads: parts, out });
         Ok(())
     }
 
@@ -320,7 +331,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Joins the halves of a gated part, in `gate`.
-    fn gate(&mut self, gate: SlotId, up: SlotId, f: Gating) {
+    pub(crate) fn gate(&mut self, gate: SlotId, up: SlotId, f: Gating) {
         self.push(Op::Gate { gate, up, out: gate, f });
     }
 

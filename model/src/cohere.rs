@@ -62,7 +62,7 @@ fn build(
         b.norm("attn_norm", x, s.attn_norm)?;
         b.qkv(s.attn_norm, s)?;
         if b.has("attn_q_norm", "weight") {
-            b.head_norms(s)?;
+            b.norms_of_each_head(s)?;
         }
         if rotates {
             b.rope(s.q, rope);

@@ -36,25 +36,26 @@ pub(crate) fn read_with_divisors(
     b: &mut Builder<'_>,
     pairs: RopePairs,
 ) -> Result<Rope, ModelError> {
+    const SHORT: &str = "rope_factors_short.weight";
+    const LONG: &str = "rope_factors_long.weight";
     let n = b.config.n_rot / 2;
-    let short = b.tensors.positive_constants("rope_factors_short.weight", n)?;
-    let long = b.tensors.positive_constants("rope_factors_long.weight", n)?;
+    let short = b.tensors.positive_constants(SHORT, n)?;
+    let long = b.tensors.positive_constants(LONG, n)?;
     let kind = keys.metadata.str(&keys.name("rope.scaling.type"))?;
     if short.is_none() && long.is_none() && kind != Some("longrope") {
         let divisors = b.tensors.positive_constants("rope_freqs.weight", n)?;
         return read(keys, &b.config, pairs, divisors.as_deref());
     }
+    let missing = |name: &str| ModelError::MissingTensor { name: name.to_owned() };
+    let short = short.ok_or_else(|| missing(SHORT))?;
+    let long = long.ok_or_else(|| missing(LONG))?;
     let base = base(keys, "rope.freq_base")?.unwrap_or(BASE);
     keys.refuse("rope.scaling.factor", "a factor of all frequencies beside LongRoPE", &[0.0, 1.0])?;
     let n_ctx_original = keys.count("rope.scaling.original_context_length", 1..=MOST_CONTEXT)?;
     let n_ctx_original = n_ctx_original.unwrap_or(b.config.n_ctx_train) as usize;
     let magnitude = keys.float("rope.scaling.attn_factor", FACTORS)?.unwrap_or(1.0);
     // The model turns anew once a sequence outgrows the original length; cached keys cannot. So the context decides.
-    let (name, divisors) = match b.n_ctx > n_ctx_original {
-        true => ("rope_factors_long.weight", long),
-        false => ("rope_factors_short.weight", short),
-    };
-    let divisors = divisors.ok_or_else(|| ModelError::MissingTensor { name: name.to_owned() })?;
+    let divisors = if b.n_ctx > n_ctx_original { long } else { short };
     Ok(table(&b.config, pairs, base, Scaling::Long(magnitude), Some(&divisors)))
 }
 

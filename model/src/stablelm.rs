@@ -25,7 +25,7 @@ pub(crate) fn build(file: File<'_>) -> Result<Loaded, ModelError> {
         b.norm("attn_norm", x, s.attn_norm)?;
         b.qkv(s.attn_norm, s)?;
         if b.has("attn_q_norm", "weight") {
-            b.head_norms(s)?;
+            b.norms_of_each_head(s)?;
         }
         b.rope(s.q, rope);
         b.rope(s.k, rope);

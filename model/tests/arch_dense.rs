@@ -61,12 +61,13 @@ fn the_context_chooses_the_divisors_of_long_rope() {
 }
 
 #[test]
-fn divisors_of_long_rope_that_the_context_needs_are_named_where_they_lack() {
+fn long_rope_needs_both_sets_of_divisors_and_no_factor() {
     let llama = with_key(&shape("llama-gqa"), "llama.rope.scaling.type", "longrope");
     assert!(refusal(&llama).contains("rope_factors_short.weight"));
     let phi = shape("phi3-long");
-    assert!(refusal(&without_tensor(&phi, "rope_factors_long.weight")).contains("rope_factors_long.weight"));
-    assert!(plan(&without_tensor(&phi, "rope_factors_short.weight")).is_ok());
+    for name in ["rope_factors_long.weight", "rope_factors_short.weight"] {
+        assert!(refusal(&without_tensor(&phi, name)).contains(name));
+    }
     let factor = with_key(&phi, "phi3.rope.scaling.factor", 4.0f32);
     assert!(refusal(&factor).contains("phi3.rope.scaling.factor"));
 }
