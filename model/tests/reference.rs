@@ -1,10 +1,12 @@
 //! Plans compute what the models they stand for compute.
 
+use std::cmp::Ordering;
+
 use llamay_formats::Format;
 use llamay_gguf::Gguf;
 use llamay_model::reference::{Reference, TOLERANCE, references};
 use llamay_model::{Plan, naive};
-use llamay_plan::{Gating, Nonlinearity, Op, RopePairs};
+use llamay_plan::{Gating, Nonlinearity, NormKind, Op, RopePairs, Scoring};
 
 fn file(reference: &Reference) -> Gguf {
     Gguf::from_bytes(reference.shape.gguf(Format::F32).unwrap()).unwrap()
@@ -18,12 +20,19 @@ fn error(reference: &Reference, gguf: &Gguf, plan: &Plan) -> f64 {
 
 #[test]
 fn plans_reproduce_the_logits_of_transformers() {
+    let mut far = Vec::new();
     for reference in references() {
         let gguf = file(&reference);
-        let error = error(&reference, &gguf, &llamay_model::plan(&gguf).unwrap());
-        println!("{}: {error:.1e}", reference.shape.name());
-        assert!(error < TOLERANCE, "{}: {error}", reference.shape.name());
+        let name = reference.shape.name();
+        let plan = llamay_model::plan(&gguf).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let error = error(&reference, &gguf, &plan);
+        println!("{name}: {error:.1e}");
+        // Not a number is far as well.
+        if !matches!(error.partial_cmp(&TOLERANCE), Some(Ordering::Less)) {
+            far.push(format!("{name}: {error:.1e}"));
+        }
     }
+    assert!(far.is_empty(), "{far:#?}");
 }
 
 /// A plan with a mistake that is easily made, if the plan has what is mistaken.
@@ -67,7 +76,7 @@ const MISTAKES: &[Mistake] = &[
                 RopePairs::Interleaved => RopePairs::Halves,
             };
         }
-        true
+        !plan.ropes.is_empty()
     }),
     ("frequencies without their scaling", |plan| {
         let mut changed = false;
@@ -88,7 +97,7 @@ const MISTAKES: &[Mistake] = &[
         changed
     }),
     ("one rotary table for all layers", |plan| {
-        let first = plan.ropes[0].clone();
+        let Some(first) = plan.ropes.first().cloned() else { return false };
         let differ = plan.ropes.iter().any(|r| *r != first);
         plan.ropes.fill(first);
         differ
@@ -102,6 +111,83 @@ const MISTAKES: &[Mistake] = &[
                 };
                 true
             }
+            Op::Activate { f: f @ Nonlinearity::ReluSquared, .. } => {
+                *f = Nonlinearity::Relu;
+                true
+            }
+            _ => false,
+        })
+    }),
+    ("means left in the norms", |plan| {
+        change(plan, |op| match op {
+            Op::Norm { kind: kind @ NormKind::Layer, .. } => {
+                *kind = NormKind::Rms;
+                true
+            }
+            _ => false,
+        })
+    }),
+    ("norms without biases", |plan| {
+        change(plan, |op| match op {
+            Op::Norm { bias, .. } => bias.take().is_some(),
+            _ => false,
+        })
+    }),
+    ("no sinks", |plan| {
+        change(plan, |op| match op {
+            Op::Attend { sinks, .. } => sinks.take().is_some(),
+            _ => false,
+        })
+    }),
+    ("scores without their cap", |plan| {
+        change(plan, |op| match op {
+            Op::Attend { softcap, .. } => softcap.take().is_some(),
+            _ => false,
+        })
+    }),
+    ("logits without their factor or cap", |plan| {
+        change(plan, |op| match op {
+            Op::Softcap { cap, .. } => {
+                *cap *= 1e3;
+                true
+            }
+            Op::Scale { scale, .. } => std::mem::replace(scale, 1.0) != 1.0,
+            _ => false,
+        })
+    }),
+    ("residuals without their factor", |plan| {
+        change(plan, |op| match op {
+            Op::Add { scale, .. } => std::mem::replace(scale, 1.0) != 1.0,
+            _ => false,
+        })
+    }),
+    ("experts' weights divided by their sum, or not", |plan| {
+        change(plan, |op| match op {
+            Op::Route { scoring: Scoring::Softmax | Scoring::Sigmoid, normalize, .. } => {
+                *normalize = !*normalize;
+                true
+            }
+            _ => false,
+        })
+    }),
+    ("a choice of experts without its correction", |plan| {
+        change(plan, |op| match op {
+            Op::Route { bias, .. } => bias.take().is_some(),
+            _ => false,
+        })
+    }),
+    ("experts without biases", |plan| {
+        change(plan, |op| match op {
+            Op::ExpertLinear { projections, .. } => projections.iter_mut().any(|p| p.bias.take().is_some()),
+            _ => false,
+        })
+    }),
+    ("two experts exchanged", |plan| {
+        change(plan, |op| match op {
+            Op::ExpertLinear { projections, .. } => {
+                projections.iter_mut().for_each(|p| p.experts.swap(0, 1));
+                true
+            }
             _ => false,
         })
     }),
@@ -111,20 +197,25 @@ fn change(plan: &mut Plan, f: impl Fn(&mut Op) -> bool) -> bool {
     plan.steps.iter_mut().fold(false, |changed, step| f(&mut step.op) | changed)
 }
 
+/// References on which each mistake is tried: several, of many more that have it.
+const ENOUGH: usize = 4;
+
 #[test]
 fn references_tell_mistakes_apart() {
-    let mut seen = vec![0; MISTAKES.len()];
+    let (mut seen, mut greatest) = (vec![0; MISTAKES.len()], vec![0.0f64; MISTAKES.len()]);
     for reference in references() {
         let gguf = file(&reference);
         let plan = llamay_model::plan(&gguf).unwrap();
-        for ((mistake, make), seen) in MISTAKES.iter().zip(&mut seen) {
+        for (i, (mistake, make)) in MISTAKES.iter().enumerate() {
             let mut wrong = plan.clone();
-            if make(&mut wrong) {
+            if seen[i] < ENOUGH && make(&mut wrong) {
                 let error = error(&reference, &gguf, &wrong);
-                assert!(error > 10.0 * TOLERANCE, "{}, {mistake}: {error}", reference.shape.name());
-                *seen += 1;
+                assert!(error > TOLERANCE, "{}, {mistake}: {error}", reference.shape.name());
+                (seen[i], greatest[i]) = (seen[i] + 1, greatest[i].max(error));
             }
         }
     }
-    assert!(seen.iter().all(|n| *n > 0), "{seen:?}");
+    for ((mistake, _), greatest) in MISTAKES.iter().zip(greatest) {
+        assert!(greatest > 10.0 * TOLERANCE, "{mistake}: {greatest}");
+    }
 }

@@ -45,9 +45,9 @@ pub enum ShapeError {
 }
 
 impl Shape {
-    /// Every generated model whose architecture is in [`ARCHITECTURES`](crate::ARCHITECTURES).
+    /// Every generated model.
     pub fn all() -> &'static [Shape] {
-        table::supported()
+        table::shapes()
     }
 
     /// The generated model of this name.

@@ -65,18 +65,9 @@ impl Tensor {
 ///
 /// # Panics
 /// If the checked-in table is damaged, which the first test sees.
-fn every() -> &'static [Shape] {
-    static EVERY: OnceLock<Vec<Shape>> = OnceLock::new();
-    EVERY.get_or_init(|| serde_json::from_str(TABLE).expect("the table that make.py writes"))
-}
-
-/// The shapes of the architectures that there are.
-pub(super) fn supported() -> &'static [Shape] {
-    static SUPPORTED: OnceLock<Vec<Shape>> = OnceLock::new();
-    SUPPORTED.get_or_init(|| {
-        let known = |s: &&Shape| crate::architectures().any(|a| a == s.architecture);
-        every().iter().filter(known).cloned().collect()
-    })
+pub(super) fn shapes() -> &'static [Shape] {
+    static SHAPES: OnceLock<Vec<Shape>> = OnceLock::new();
+    SHAPES.get_or_init(|| serde_json::from_str(TABLE).expect("the table that make.py writes"))
 }
 
 impl Shape {
@@ -135,13 +126,13 @@ mod tests {
 
     #[test]
     fn the_table_can_be_read_and_its_names_are_distinct() {
-        let names: std::collections::BTreeSet<_> = every().iter().map(Shape::name).collect();
-        assert_eq!(names.len(), every().len());
+        let names: std::collections::BTreeSet<_> = shapes().iter().map(Shape::name).collect();
+        assert_eq!(names.len(), shapes().len());
     }
 
     #[test]
     fn every_shape_has_layers_and_an_embedding() {
-        for shape in every() {
+        for shape in shapes() {
             assert!(shape.n_layer() > 0, "{}", shape.name);
             assert!(shape.tensors().any(|(name, _)| name == "token_embd.weight"), "{}", shape.name);
         }

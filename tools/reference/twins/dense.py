@@ -9,19 +9,21 @@ from transformers import (
     Gemma3TextConfig,
     GemmaConfig,
     Glm4Config,
+    GlmConfig,
     HunYuanDenseV1Config,
     LlamaConfig,
     MistralConfig,
     Olmo2Config,
+    Olmo3Config,
     Qwen2Config,
     Qwen3Config,
     SeedOssConfig,
     SmolLM3Config,
 )
 
+from edits import renamed, with_keys
 from twins import disguises
 from twins.base import Twin, rope, sizes
-from variants import with_keys
 
 
 def llama(*size: int, parameters: dict, **more) -> LlamaConfig:
@@ -83,6 +85,10 @@ GEMMA = [
         **sizes(256, 3, 4, 2, 512), head_dim=64, query_pre_attn_scalar=64, sliding_window=8, rope_parameters=rope(10000.0),
         attn_logit_softcapping=4.0, final_logit_softcapping=6.0,
     ), "spm"),
+    # The caps of all published models.
+    Twin("gemma2-usual", Gemma2Config(
+        **sizes(96, 2, 3, 3, 160), head_dim=32, query_pre_attn_scalar=32, sliding_window=8, rope_parameters=rope(10000.0),
+    ), "spm"),
 ]
 
 QWEN = [
@@ -94,6 +100,11 @@ QWEN = [
 OTHERS = [
     # Norms of whole rows of queries and keys, and norms behind the parts instead of before.
     Twin("olmo2", Olmo2Config(**sizes(256, 2, 4, 2, 256), rope_parameters=rope(500000.0))),
+    # The same with a window in three of four layers.
+    Twin("olmo3", Olmo3Config(
+        **sizes(96, 4, 3, 3, 160), sliding_window=8,
+        rope_parameters={"full_attention": rope(500000.0), "sliding_attention": rope(500000.0)},
+    )),
     # Every fourth layer without positions.
     Twin("smollm3", SmolLM3Config(**sizes(256, 4, 4, 2, 256), rope_parameters=rope(10000.0), no_rope_layer_interval=4)),
     # Names and fused order of InternLM2, whose mathematics is Llama's.
@@ -118,6 +129,11 @@ OTHERS = [
         **sizes(256, 2, 4, 2, 256), head_dim=64, attention_bias=True,
         rope_parameters=rope(10000.0, partial_rotary_factor=0.5),
     )),
+    # GLM-4 of 2024: the same without the norms behind.
+    Twin("chatglm", GlmConfig(
+        **sizes(256, 2, 4, 2, 256), head_dim=64, attention_bias=True,
+        rope_parameters=rope(10000.0, partial_rotary_factor=0.5),
+    ), disguise=disguises.as_model("glm4"), edit=renamed("chatglm")),
     Twin("ernie4_5", Ernie4_5Config(**sizes(256, 2, 4, 2, 256), head_dim=64, rope_parameters=rope(500000.0))),
     # Norms of the heads behind the rotation.
     Twin("hunyuan-dense", HunYuanDenseV1Config(

@@ -1,6 +1,7 @@
 """Checkpoints of models that transformers lacks, made from those of a model that computes the same."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,31 @@ def internlm2(config: dict[str, Any], state: dict[str, np.ndarray]) -> Checkpoin
             w = np.concatenate([p.reshape(groups, -1, p.shape[-1]) for p in parts], axis=1).reshape(-1, w.shape[-1])
             name = name.replace("self_attn.q_proj", "attention.wqkv")
         for old, new in INTERNLM2.items():
+            name = name.replace(old, new)
+        out[name] = w
+    return config, out
+
+
+def as_model(model_type: str) -> Callable[[dict[str, Any], dict[str, np.ndarray]], Checkpoint]:
+    """A checkpoint that the converter takes as it is for one of another model."""
+    return lambda config, state: (config | {"model_type": model_type}, state)
+
+
+def minimax_m2(config: dict[str, Any], state: dict[str, np.ndarray]) -> Checkpoint:
+    """MiniMax M2, which the converter has no names for, with those of dots.llm1."""
+    config = config | {
+        "model_type": "dots1",
+        "moe_intermediate_size": config["intermediate_size"],
+        "n_routed_experts": config["num_local_experts"],
+        "norm_topk_prob": True,
+    }
+    names = {
+        "block_sparse_moe": "mlp", ".w1.": ".gate_proj.", ".w2.": ".down_proj.", ".w3.": ".up_proj.",
+        "mlp.e_score": "mlp.gate.e_score",
+    }
+    out = {}
+    for name, w in state.items():
+        for old, new in names.items():
             name = name.replace(old, new)
         out[name] = w
     return config, out

@@ -8,12 +8,15 @@ from transformers import (
     GraniteMoeConfig,
     GraniteMoeSharedConfig,
     HunYuanMoEV1Config,
+    MiniMaxM2Config,
     MixtralConfig,
     OlmoeConfig,
     Qwen2MoeConfig,
     Qwen3MoeConfig,
 )
 
+from edits import renamed
+from twins import disguises
 from twins.base import Twin, rope, sizes
 
 TWINS = [
@@ -71,4 +74,9 @@ TWINS = [
         **sizes(256, 2, 4, 2, 256), head_dim=64, rope_parameters=rope(10000.0), num_experts=4, moe_topk=2,
         tie_word_embeddings=True,
     )),
+    # Norms of whole rows of queries and keys, half of each head turns, sigmoid scores with a correction.
+    Twin("minimax-m2", MiniMaxM2Config(
+        **sizes(160, 2, 4, 2, 96), head_dim=64, rope_parameters=rope(10000.0, partial_rotary_factor=0.5),
+        num_local_experts=6, num_experts_per_tok=2,
+    ), disguise=disguises.minimax_m2, edit=renamed("minimax-m2")),
 ]

@@ -13,6 +13,7 @@ from transformers import (
     Starcoder2Config,
 )
 
+from edits import renamed
 from twins.base import N_VOCAB, Twin, rope, sizes
 
 GPT = dict(
@@ -36,6 +37,11 @@ STABLELM = [
         rope_parameters=rope(10000.0, partial_rotary_factor=0.5),
     )),
 ]
+
+# Llama with layer norms, which is also what StableLM is without its options.
+ORION = Twin("orion", StableLmConfig(
+    **sizes(160, 2, 4, 2, 224), rope_parameters=rope(10000.0, partial_rotary_factor=1.0),
+), "spm", edit=renamed("orion"))
 
 PARALLEL = [
     # 7B: one norm for both parts, one key head.
@@ -75,5 +81,6 @@ TWINS = [
         **sizes(256, 2, 4, 2, 512), rope_parameters=rope(10000.0, partial_rotary_factor=0.5),
     ), "spm"),
     *STABLELM,
+    ORION,
     *PARALLEL,
 ]

@@ -2,9 +2,9 @@
 
 from transformers import GraniteConfig, Ministral3Config, Phi3Config
 
+from edits import with_keys
 from twins import disguises
 from twins.base import Twin, rope, sizes
-from variants import with_keys
 
 
 def long_rope(n_pairs: int, original: int, partial: float = 1.0) -> dict:
