@@ -4,7 +4,7 @@ use llamay_gguf::Gguf;
 
 use crate::{File, Loaded, ModelError};
 use crate::{
-    cohere, exaone4, falcon, gemma, gemma2, gemma3, glm4, gpt_oss, gpt2, gptneox, granite, granitemoe,
+    afmoe, cohere, exaone4, falcon, gemma, gemma2, gemma3, glm4, gpt_oss, gpt2, gptneox, granite, granitemoe,
     hunyuan, llama, mistral3, moe, olmo, olmo2, phi2, phi3, pre_norm, qwen, smollm3, stablelm, starcoder,
 };
 
@@ -21,6 +21,7 @@ pub struct Architecture {
 
 /// Every architecture, by name.
 pub const ARCHITECTURES: &[Architecture] = &[
+    Architecture { name: "afmoe", models: "Arcee Trinity", build: afmoe::build },
     Architecture { name: "arcee", models: "Arcee AFM", build: pre_norm::arcee },
     Architecture { name: "baichuan", models: "Baichuan 7B", build: pre_norm::baichuan },
     Architecture { name: "bailingmoe", models: "Ling lite and plus", build: moe::bailing },
@@ -137,7 +138,6 @@ const FAMILIES: &[(&str, &[&str])] = &[
             "deepseek",
             "exaone-moe",
             "bailingmoe2",
-            "afmoe",
             "smallthinker",
             "llada-moe",
             "grovemoe",

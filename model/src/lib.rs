@@ -24,6 +24,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod afmoe;
 mod architecture;
 mod builder;
 mod cohere;

@@ -225,6 +225,10 @@ MODELS = {
     "chatglm": ("glm", SIZES | rope(partial_rotary_factor=0.5) | {"head_dim": 64, "attention_bias": True}),
     "glm4": ("glm4", SIZES | rope(partial_rotary_factor=0.5) | {"head_dim": 64}),
     "glm4moe": ("glm4_moe", SIZES | rope(partial_rotary_factor=0.5) | ROUTED | {"use_qk_norm": True}),
+    "afmoe": (
+        "afmoe", SIZES | rope() | EXPERTS | {"head_dim": 64, "num_shared_experts": 2, "num_dense_layers": 1, "sliding_window": 8,
+                                             "route_scale": 2.5, "mup_enabled": True, "num_hidden_layers": 5},
+    ),
     "minimax-m2": (
         "minimax_m2", SIZES | rope(partial_rotary_factor=0.5) | LOCAL_EXPERTS | {"head_dim": 64},
     ),

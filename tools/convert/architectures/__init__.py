@@ -5,7 +5,7 @@ from typing import Any
 from hf_config import ConvertError
 
 from . import (
-    arcee, bailing, chatglm, cohere, dots1, ernie, exaone, falcon, gemma, glm4, gpt2, gpt_neox, gpt_oss, granite, hunyuan,
+    afmoe, arcee, bailing, chatglm, cohere, dots1, ernie, exaone, falcon, gemma, glm4, gpt2, gpt_neox, gpt_oss, granite, hunyuan,
     internlm2, llama, minicpm, minimax_m2, mistral3, nemotron, olmo, phi, qwen, seed_oss, smollm3, stablelm, starcoder,
 )
 from .base import Architecture
@@ -52,6 +52,7 @@ ALL: tuple[type[Architecture], ...] = (
     hunyuan.HunyuanMoe,
     dots1.Dots1,
     bailing.Bailing,
+    afmoe.AfMoe,
     glm4.Glm4Moe,
     minimax_m2.MiniMaxM2,
 )
