@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 30
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-musl build-metal build-fast build-cuda build-vulkan build-gpu cross cross-portable \
-        demo test loom lint deny bench fuzz clean
+        demo test test-shapes test-vectors loom lint deny bench fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,12 @@ test: ## Run the whole suite, doc tests included
 	else \
 		$(CARGO) test --workspace; \
 	fi
+
+test-shapes: ## Every generated model in every weight format that fits it, on every kernel set (long)
+	LLAMAY_ALL_FORMATS=1 $(CARGO) test --release -p llamay-engine --test equality every_shape
+
+test-vectors: ## Compare tokens with the libraries that own the vocabularies
+	$(PYTHON) tools/tokenizer/vectors.py
 
 # A target folder of its own: the flag would make everything else compile anew.
 loom: ## Check the thread pool's protocol under every interleaving
