@@ -8,8 +8,7 @@ use llamay_plan::Weight;
 use crate::ModelError;
 
 /// Tensors that files carry and no plan reads: tables that are computed from the metadata.
-const HARMLESS: &[&str] =
-    &["rope_freqs.weight", "attn_rot_embd.weight", "attn.rot_embd", "attention.rotary_emb.inv_freq"];
+const HARMLESS: &[&str] = &["attn_rot_embd.weight", "attn.rot_embd", "attention.rotary_emb.inv_freq"];
 
 /// A file's tensors, and which of them were asked for.
 pub(crate) struct Tensors<'a> {
