@@ -11,10 +11,11 @@
 //! | 5th and 6th bit | 2 | bits `2t, 2t + 1` of byte `i` of word `j`: weight `16j + 4t + i` |
 //! | 8 bits | 8 | byte `i` of word `j`: weight `4j + i`, plus 128 |
 //!
-//! All planes are unsigned; a format's offset (8, 16, 32, 128) is taken off through the activation's sums. The packed
+//! All planes are unsigned; a format's offset (8, 16, 32, 128) is taken off through the activation's sums. IQ4_NL and MXFP4
+//! keep their codes, which the kernel looks up, and MXFP4 its scale as bfloat16. The packed
 //! weights are as large as the file's, but for the last group's padding and for 4 bytes more in a Q4_K or Q5_K block.
 
-use llamay_formats::{Format, q4_k};
+use llamay_formats::{Format, mxfp4, q4_k};
 
 use crate::memory::AlignedBytes;
 
@@ -46,6 +47,8 @@ impl PackFormat {
             Format::Q5_0 => (1, 0, 5, split_q5_0),
             Format::Q5_1 => (2, 0, 5, split_q5_1),
             Format::Q8_0 => (1, 0, 8, split_q8_0),
+            Format::IQ4_NL => (1, 0, 4, split_q4_0),
+            Format::MXFP4 => (1, 0, 4, split_mxfp4),
             Format::Q4_K => (2, 8, 32, split_q4_k),
             Format::Q5_K => (2, 8, 40, split_q5_k),
             Format::Q6_K => (1, 8, 48, split_q6_k),
@@ -120,6 +123,12 @@ fn split_q8_0(block: &[u8], out: &mut Block) {
     for (to, word) in out.words.iter_mut().zip(words) {
         *to = u32::from_le_bytes(*word) ^ 0x8080_8080;
     }
+}
+
+/// The scale as bfloat16, which holds every power of two that a product takes.
+fn split_mxfp4(block: &[u8], out: &mut Block) {
+    out.scales[0] = (mxfp4::dot_scale(block[0]).to_bits() >> 16) as u16;
+    nibbles(&block[1..], &mut out.words);
 }
 
 const LOW: u32 = 0x0f0f_0f0f;

@@ -1,9 +1,10 @@
-//! The matrix product over packed formats whose block of 32 weights has one scale: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0.
+//! The matrix product over packed formats whose block of 32 weights has one scale: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, and with
+//! codes that a table turns into weights, IQ4_NL and MXFP4.
 
 use super::simd::Simd;
 use super::unpack::{BITS_4, BITS_5, BITS_8, unpack32};
 use super::{MatArgs, Tile, for_each_tile};
-use llamay_formats::span_len;
+use llamay_formats::{iq4_nl, mxfp4, span_len};
 
 /// What sets one of these formats apart.
 pub(crate) trait BlockKind {
@@ -15,6 +16,10 @@ pub(crate) trait BlockKind {
     const OFFSET: Option<usize>;
     /// Whether a block has a minimum.
     const MIN: bool;
+    /// What the codes stand for, with the offset; `None` where they are the weights.
+    const TABLE: Option<&[u8; 16]> = None;
+    /// Whether scales are bfloat16, for their range; else they are half-precision.
+    const BF16_SCALE: bool = false;
 }
 
 macro_rules! kinds {
@@ -37,6 +42,38 @@ kinds! {
     Q5_0: BITS_5, 31, Some(1), false;
     Q5_1: BITS_5, 31, None, true;
     Q8_0: BITS_8, 255, Some(2), false;
+}
+
+pub(crate) struct Iq4Nl;
+
+impl BlockKind for Iq4Nl {
+    const BITS: u32 = BITS_4;
+    const MAX: i32 = 113 + 128;
+    const OFFSET: Option<usize> = Some(2);
+    const MIN: bool = false;
+    const TABLE: Option<&[u8; 16]> = Some(&unsigned(&iq4_nl::IQ4_VALUES, i8::MIN));
+}
+
+pub(crate) struct Mxfp4;
+
+impl BlockKind for Mxfp4 {
+    const BITS: u32 = BITS_4;
+    const MAX: i32 = 12 + 16;
+    const OFFSET: Option<usize> = Some(1);
+    const MIN: bool = false;
+    const TABLE: Option<&[u8; 16]> = Some(&unsigned(&mxfp4::E2M1_DOUBLED, 16));
+    const BF16_SCALE: bool = true;
+}
+
+/// A table of signed weights with an offset that makes them unsigned.
+const fn unsigned(table: &[i8; 16], offset: i8) -> [u8; 16] {
+    let mut out = [0; 16];
+    let mut i = 0;
+    while i < 16 {
+        out[i] = table[i].wrapping_add(offset) as u8;
+        i += 1;
+    }
+    out
 }
 
 /// All columns of `args`, `COLS` at a time.
@@ -77,11 +114,17 @@ unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(s: S, args: &MatAr
         for sums in &mut spans {
             let mut acc = [s.f_splat(0.0); C];
             for b in b..(b + span).min(n_blocks) {
-                let d = s.f_load_f16(scales.add(b * n_scales * lanes));
+                let d = scales.add(b * n_scales * lanes);
+                let d = if K::BF16_SCALE { s.f_load_bf16(d) } else { s.f_load_f16(d) };
                 if C == 1 {
                     super::prefetch_ahead(s, quants.add(b * block_bytes), block_bytes);
                 }
-                let q = unpack32::<S>(s, K::BITS, quants.add(b * block_bytes));
+                let mut q = unpack32::<S>(s, K::BITS, quants.add(b * block_bytes));
+                if let Some(table) = K::TABLE {
+                    for q in &mut q {
+                        *q = s.lookup(table, *q);
+                    }
+                }
                 for c in 0..C {
                     let init = match K::OFFSET {
                         Some(which) => s.i_splat(*x[c].add(layout.negatives(which)).cast::<i32>().add(b)),

@@ -266,6 +266,8 @@ mod sets {
                         Format::Q5_0 => matmul!(block, Q5_0),
                         Format::Q5_1 => matmul!(block, Q5_1),
                         Format::Q8_0 => matmul!(block, Q8_0),
+                        Format::IQ4_NL => matmul!(block, Iq4Nl),
+                        Format::MXFP4 => matmul!(block, Mxfp4),
                         Format::Q4_K => matmul!(superblock, Q4K),
                         Format::Q5_K => matmul!(superblock, Q5K),
                         Format::Q6_K => matmul!(superblock, Q6K),

@@ -45,6 +45,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn i_shl<const N: u32>(self, a: Self::I) -> Self::I;
     /// Shifts each 32-bit lane right, filling with zeros.
     fn i_shr<const N: u32>(self, a: Self::I) -> Self::I;
+    /// Each byte of `q`, below 16, as the entry of the table that it numbers.
+    fn lookup(self, table: &[u8; 16], q: Self::I) -> Self::I;
     /// # Safety
     /// `4 * LANES` bytes are readable at `p`.
     unsafe fn i_load(self, p: *const u8) -> Self::I;

@@ -135,6 +135,13 @@ impl Simd for Avx2 {
         op!(_mm256_srl_epi32(a, _mm_cvtsi32_si128(N as i32)))
     }
     #[inline(always)]
+    fn lookup(self, table: &[u8; 16], q: __m256i) -> __m256i {
+        op!({
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+            _mm256_shuffle_epi8(table, q)
+        })
+    }
+    #[inline(always)]
     unsafe fn i_load(self, p: *const u8) -> __m256i {
         op!(_mm256_loadu_si256(p.cast()))
     }

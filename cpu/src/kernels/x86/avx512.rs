@@ -97,6 +97,13 @@ impl Simd for Avx512 {
         op!(_mm512_srli_epi32::<N>(a))
     }
     #[inline(always)]
+    fn lookup(self, table: &[u8; 16], q: __m512i) -> __m512i {
+        op!({
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+            _mm512_shuffle_epi8(table, q)
+        })
+    }
+    #[inline(always)]
     unsafe fn i_load(self, p: *const u8) -> __m512i {
         op!(_mm512_loadu_si512(p.cast()))
     }
