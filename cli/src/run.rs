@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use llamay_engine::tokenizer::EncodeOptions;
+use llamay_engine::tokenizer::template::ChatTemplate;
 use llamay_engine::{Cancel, Chat, Error, Finish, GenerateOptions, Generation, Model};
 use serde_json::json;
 
@@ -61,8 +62,13 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let options = args.generation.options()?;
     let prompt = if args.interactive { None } else { prompt(args)? };
     let opened = args::open(&args.model, &args.run.options()?, |gguf| {
-        let needed = !args.raw && !gguf.metadata().contains("tokenizer.chat_template");
-        if needed { Err(Error::NoTemplate.into()) } else { Ok(()) }
+        if args.raw {
+            return Ok(());
+        }
+        let source = gguf.metadata().str("tokenizer.chat_template").map_err(Error::from)?;
+        // Compiled here as well, so that a template that is not understood is told before the weights are loaded.
+        ChatTemplate::new(source.ok_or(Error::NoTemplate)?, "", "").map_err(Error::from)?;
+        Ok(())
     })?;
     match prompt {
         Some(prompt) => one_shot(args, &options, &opened, &prompt),
