@@ -110,6 +110,20 @@ fn a_full_context_is_an_error_in_raw_and_told_in_a_chat() {
 }
 
 #[test]
+fn a_template_that_is_not_understood_is_told_before_loading_and_raw_still_works() {
+    let folder = Folder::new();
+    let bytes = fs::read(folder.chat_model()).unwrap();
+    let (good, bad) = (b"{% for message", b"{% fox message");
+    let at = bytes.windows(good.len()).position(|w| w == good).expect("the template");
+    let broken = [&bytes[..at], bad, &bytes[at + bad.len()..]].concat();
+    let model = folder.file("broken-template.gguf", broken);
+    let ran = run(greedy(arg(&model), &["the"]));
+    assert!(ran.error(1).contains("fox"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("layers on CPU"), "{}", ran.stderr);
+    assert!(!run(greedy(arg(&model), &["the", "--raw"])).ok().is_empty());
+}
+
+#[test]
 fn a_model_without_a_template_wants_raw() {
     let folder = Folder::new();
     let model = folder.plain_model();
