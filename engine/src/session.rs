@@ -1,9 +1,9 @@
 //! A sequence of tokens and its place in the KV cache.
 
-use llamay_plan::{Batch, BatchToken, KV_PAGE, PageId};
+use llamay_plan::{Batch, BatchToken, ExecError};
 
+use crate::cache::SessionCache;
 use crate::model::State;
-use crate::pages::pages_for;
 use crate::{Cancel, Error, Model};
 
 /// Which tokens of a [`Feed`] give logits.
@@ -19,11 +19,16 @@ pub enum Logits {
 
 /// One conversation with a model: the tokens fed so far, with their keys and values.
 ///
+/// Layers with an attention window keep only what a next token can see, and [`llamay_plan::KV_ROLLBACK`] positions before
+/// that. A session that is truncated further back computes its tokens again before it takes the next ones; that costs
+/// time, and changes no bit of what follows. A [fork](Session::fork) made at the place to return to avoids it.
+///
 /// Dropping it frees its part of the cache.
 pub struct Session {
     model: Model,
     tokens: Vec<u32>,
-    pages: Vec<PageId>,
+    /// Holds the first tokens: all of them, but for what is to be computed again.
+    cache: SessionCache,
     /// Rows of the last forward call that asked for logits.
     logits: Vec<f32>,
 }
@@ -40,7 +45,8 @@ pub struct Feed<'a> {
 
 impl Session {
     pub(crate) fn new(model: &Model) -> Session {
-        Session { model: model.clone(), tokens: Vec::new(), pages: Vec::new(), logits: Vec::new() }
+        let cache = SessionCache::new(model.inner.n_kv_groups);
+        Session { model: model.clone(), tokens: Vec::new(), cache, logits: Vec::new() }
     }
 
     /// The model.
@@ -61,6 +67,16 @@ impl Session {
     /// True before the first token.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
+    }
+
+    /// Number of tokens, out of [`Session::len`], that were computed and need not be again.
+    pub fn n_computed(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Bytes of the cache that the session holds, those included that it shares with forks.
+    pub fn cache_bytes(&self) -> usize {
+        self.cache.bytes(self.model.inner.kv, &self.model.state().pages)
     }
 
     /// Logits of the last forward call, row after row of `n_vocab`; the last row belongs to the last token.
@@ -97,7 +113,13 @@ impl Session {
     ) -> Result<usize, Error> {
         let model = self.model.clone();
         self.check(tokens)?;
+        if !tokens.is_empty() && !self.catch_up(cancel)? {
+            return Ok(0);
+        }
         let before = self.len();
+        // One call alone leaves the logits as they are when it fails; of several, the first replaces them.
+        let several = tokens.len() > model.inner.batch;
+        let logits_before = if several { std::mem::take(&mut self.logits) } else { Vec::new() };
         let mut rows = Vec::new();
         let mut done = 0;
         for chunk in tokens.chunks(model.inner.batch) {
@@ -108,6 +130,9 @@ impl Session {
             let want = if logits == Logits::Last && !last { Logits::None } else { logits };
             if let Err(e) = model.forward(&mut [Feed { session: self, tokens: chunk, logits: want }]) {
                 self.truncate(before);
+                if several {
+                    self.logits = logits_before;
+                }
                 return Err(e);
             }
             if want == Logits::All {
@@ -116,37 +141,34 @@ impl Session {
             done += chunk.len();
             progress(done);
         }
-        if logits == Logits::All {
+        if done == 0 && several {
+            self.logits = logits_before;
+        } else if logits == Logits::All {
             self.logits = rows;
         }
         Ok(done)
     }
 
     /// Forgets all tokens from position `n` on, and the logits.
+    ///
+    /// If layers with a window have left behind what the next token will see, the cache is given back, and the next feed
+    /// computes the kept tokens again.
     pub fn truncate(&mut self, n: usize) {
         if n >= self.len() {
             return;
         }
         self.tokens.truncate(n);
         self.logits.clear();
-        let model = self.model.clone();
-        let mut state = model.state();
-        for page in self.pages.drain(pages_for(n)..) {
-            state.pages.give_back(page);
-        }
+        self.cache.truncate(n, &mut self.model.state().pages);
     }
 
     /// A second session with the same tokens, sharing the cache of the prefix: nothing is copied until one of them
     /// writes into a shared page.
     pub fn fork(&self) -> Session {
-        let mut state = self.model.state();
-        for page in &self.pages {
-            state.pages.share(*page);
-        }
         Session {
             model: self.model.clone(),
             tokens: self.tokens.clone(),
-            pages: self.pages.clone(),
+            cache: self.cache.share(&mut self.model.state().pages),
             logits: self.logits.clone(),
         }
     }
@@ -164,34 +186,63 @@ impl Session {
         Ok(())
     }
 
-    /// Owns pages for `n` more positions, none of them shared where it will write.
-    fn make_room(&mut self, n: usize, state: &mut State) -> Result<(), Error> {
-        let first = self.len() / KV_PAGE;
-        if let Some(page) = self.pages.get_mut(first).filter(|p| n > 0 && state.pages.is_shared(**p)) {
-            let copy = state.pages.take();
-            let reserved = state.executor.reserve_pages(state.pages.len());
-            if let Err(e) = reserved {
-                state.pages.give_back(copy);
-                return Err(e.into());
+    /// Computes the tokens that are not in the cache, as after a truncation beyond what windows keep. False if cancelled.
+    fn catch_up(&mut self, cancel: &Cancel) -> Result<bool, Error> {
+        let model = self.model.clone();
+        while self.cache.len() < self.len() {
+            if cancel.is_cancelled() {
+                return Ok(false);
             }
-            state.executor.copy_page(*page, copy);
-            state.pages.give_back(std::mem::replace(page, copy));
+            let rest = &self.tokens[self.cache.len()..];
+            let tokens = rest[..rest.len().min(model.inner.batch)].to_vec();
+            let feed = Feed { session: self, tokens: &tokens, logits: Logits::None };
+            step(&mut model.state(), &mut [feed])?;
         }
-        while self.pages.len() < pages_for(self.len() + n) {
-            self.pages.push(state.pages.take());
-        }
-        state.executor.reserve_pages(state.pages.len())?;
-        Ok(())
+        Ok(true)
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let mut state = self.model.state();
-        for page in self.pages.drain(..) {
-            state.pages.give_back(page);
+        self.cache.clear(&mut self.model.state().pages);
+    }
+}
+
+/// Computes the feeds' tokens at the ends of their sessions' caches; the logits are in `state`. Lists of tokens are not
+/// touched.
+///
+/// # Errors
+/// If there is no memory or a step fails; the caches are then as before.
+fn step(state: &mut State, feeds: &mut [Feed<'_>]) -> Result<(), ExecError> {
+    let result = try_step(state, feeds);
+    for feed in feeds {
+        match result {
+            Ok(()) => feed.session.cache.keep(feed.tokens.len(), &mut state.pages),
+            Err(_) => feed.session.cache.drop_room(&mut state.pages),
         }
     }
+    result
+}
+
+fn try_step(state: &mut State, feeds: &mut [Feed<'_>]) -> Result<(), ExecError> {
+    let mut tokens = Vec::with_capacity(feeds.iter().map(|f| f.tokens.len()).sum());
+    for (sequence, feed) in feeds.iter_mut().enumerate() {
+        let start = feed.session.cache.len();
+        feed.session.cache.make_room(feed.tokens.len(), state)?;
+        let last = feed.tokens.len().saturating_sub(1);
+        tokens.extend(feed.tokens.iter().enumerate().map(|(i, token)| BatchToken {
+            token: *token,
+            position: (start + i) as u32,
+            sequence: sequence as u32,
+            wants_logits: match feed.logits {
+                Logits::None => false,
+                Logits::Last => i == last,
+                Logits::All => true,
+            },
+        }));
+    }
+    let tables: Vec<_> = feeds.iter().map(|f| f.session.cache.tables()).collect();
+    state.executor.forward(Batch { tokens: &tokens, tables: &tables }, &mut state.logits)
 }
 
 impl Model {
@@ -207,30 +258,15 @@ impl Model {
             }
             feed.session.check(feed.tokens)?;
         }
-        let mut state = self.state();
-        let mut tokens = Vec::with_capacity(feeds.iter().map(|f| f.tokens.len()).sum());
-        for (sequence, feed) in feeds.iter_mut().enumerate() {
-            feed.session.make_room(feed.tokens.len(), &mut state)?;
-            let start = feed.session.len();
-            let last = feed.tokens.len().saturating_sub(1);
-            tokens.extend(feed.tokens.iter().enumerate().map(|(i, token)| BatchToken {
-                token: *token,
-                position: (start + i) as u32,
-                sequence: sequence as u32,
-                wants_logits: match feed.logits {
-                    Logits::None => false,
-                    Logits::Last => i == last,
-                    Logits::All => true,
-                },
-            }));
-        }
-        if tokens.is_empty() {
+        if feeds.iter().all(|f| f.tokens.is_empty()) {
             return Ok(());
         }
-        let tables: Vec<&[PageId]> = feeds.iter().map(|f| f.session.pages.as_slice()).collect();
-        let State { executor, logits, .. } = &mut *state;
-        executor.forward(Batch { tokens: &tokens, tables: &tables }, logits)?;
-        let mut rows = logits.as_slice();
+        for feed in feeds.iter_mut().filter(|f| !f.tokens.is_empty()) {
+            feed.session.catch_up(&Cancel::new())?;
+        }
+        let mut state = self.state();
+        step(&mut state, feeds)?;
+        let mut rows = state.logits.as_slice();
         for feed in feeds {
             feed.session.tokens.extend_from_slice(feed.tokens);
             let n = match feed.logits {
