@@ -282,3 +282,116 @@ impl Model {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use llamay_formats::Format;
+    use llamay_gguf::Gguf;
+    use llamay_model::shapes::{N_VOCAB, Shape};
+    use llamay_plan::{Executor, PageId};
+
+    use super::*;
+    use crate::Options;
+    use crate::pages::Pages;
+
+    /// A device whose memory is short, or that fails, at one of its calls.
+    struct Failing {
+        /// `None` only until it is put in.
+        device: Option<Box<dyn Executor>>,
+        calls_left: Arc<AtomicUsize>,
+    }
+
+    impl Failing {
+        fn call(&mut self) -> Result<&mut dyn Executor, ExecError> {
+            let left = self.calls_left.load(Ordering::Relaxed);
+            let error = ExecError::OutOfMemory { what: "a test", bytes: 1 };
+            self.calls_left.store(left.checked_sub(1).ok_or(error)?, Ordering::Relaxed);
+            Ok(&mut **self.device.as_mut().expect("a device"))
+        }
+    }
+
+    impl Executor for Failing {
+        fn forward(&mut self, batch: Batch<'_>, logits: &mut Vec<f32>) -> Result<(), ExecError> {
+            self.call()?.forward(batch, logits)
+        }
+
+        fn reserve_pages(&mut self, group: usize, n: usize) -> Result<(), ExecError> {
+            self.call()?.reserve_pages(group, n)
+        }
+
+        fn copy_page(&mut self, group: usize, from: PageId, to: PageId) {
+            self.device.as_mut().expect("a device").copy_page(group, from, to);
+        }
+    }
+
+    /// A model with windows, and the number of calls after which its device fails.
+    fn failing_model() -> (Model, Arc<AtomicUsize>) {
+        let shape = Shape::named("gemma3").expect("a generated model");
+        let gguf = Gguf::from_bytes(shape.gguf(Format::F32).unwrap()).unwrap();
+        let options =
+            Options { threads: Some(1), batch: Some(256), context: Some(4096), ..Options::default() };
+        let model = Model::from_gguf(gguf, &options, &|_, _| {}).unwrap();
+        let calls_left = Arc::new(AtomicUsize::new(usize::MAX));
+        let failing = Failing { device: None, calls_left: Arc::clone(&calls_left) };
+        let mut state = model.state();
+        let device = std::mem::replace(&mut state.executor, Box::new(failing));
+        state.executor = Box::new(Failing { device: Some(device), calls_left: Arc::clone(&calls_left) });
+        drop(state);
+        (model, calls_left)
+    }
+
+    fn tokens(n: usize) -> Vec<u32> {
+        (0..n).map(|i| (i * 61 % N_VOCAB) as u32).collect()
+    }
+
+    /// Lets each call to the device fail in turn while a session takes tokens; each time it has to be as before, and to
+    /// take them after that to the bits that a fresh session gives.
+    fn fails_without_a_trace(make: impl Fn(&Model) -> Session, n_calls: usize) {
+        let (model, calls_left) = failing_model();
+        let new = tokens(300);
+        let mut fresh = model.session();
+        fresh.feed(&[make(&model).tokens(), &new].concat()).unwrap();
+        let first = make(&model);
+        for n in 0.. {
+            let mut session = first.fork();
+            calls_left.store(n, Ordering::Relaxed);
+            let result = session.feed(&new);
+            calls_left.store(usize::MAX, Ordering::Relaxed);
+            if result.is_ok() {
+                assert_eq!(n, n_calls);
+                break;
+            }
+            assert_eq!((session.tokens(), session.logits()), (first.tokens(), first.logits()), "{n}");
+            session.feed(&new).unwrap();
+            assert!(session.last_logits() == fresh.last_logits(), "{n}");
+        }
+        drop((first, fresh));
+        assert!(model.state().pages.iter().all(Pages::all_free));
+    }
+
+    #[test]
+    fn a_failed_feed_leaves_the_session_as_before() {
+        let shared = |model: &Model| {
+            let mut session = model.session();
+            session.feed(&tokens(600)).unwrap();
+            session
+        };
+        // In each of two batches both groups reserve, in the first for copies too.
+        fails_without_a_trace(shared, 2 * 3 + 2);
+    }
+
+    #[test]
+    fn a_failure_while_tokens_are_computed_again_leaves_the_session_as_before() {
+        let truncated = |model: &Model| {
+            let mut session = model.session();
+            session.feed(&tokens(600)).unwrap();
+            session.truncate(60);
+            assert_eq!(session.n_computed(), 0);
+            session
+        };
+        fails_without_a_trace(truncated, 3 * 3);
+    }
+}
