@@ -46,7 +46,7 @@ enum Event {
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        3 => (1..700usize, 0..N_VOCAB as u32).prop_map(|(n, first)| Event::Feed(n, first)),
+        3 => (1..1000usize, 0..N_VOCAB as u32).prop_map(|(n, first)| Event::Feed(n, first)),
         2 => (1..9usize, 0..N_VOCAB as u32).prop_map(|(n, first)| Event::Feed(n, first)),
         2 => (1..30usize).prop_map(Event::TakeBack),
         1 => any::<Index>().prop_map(Event::Truncate),
@@ -107,7 +107,7 @@ proptest! {
     #[test]
     fn sessions_that_grow_shrink_and_fork_equal_fresh_ones(
         shape in 0..SHAPES.len(),
-        batch in prop_oneof![Just(512usize), 30..200usize],
+        batch in prop_oneof![1 => Just(512usize), 2 => 30..200usize, 1 => 600..1000usize],
         events in prop::collection::vec((any::<Index>(), event()), 1..14),
     ) {
         run(SHAPES[shape], batch, &events);
