@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let gguf = Gguf::open(&args.model)?;
     let seen = Model::inspect(&gguf, &options);
     if args.json {
-        output::print_json(&as_json(&gguf, &seen, args.tensors))
+        output::print_json(&as_json(&gguf, &seen, &options, args.tensors))
     } else {
         output::print(&as_text(&gguf, &seen, &options, args.tensors))
     }
@@ -69,11 +69,15 @@ fn metadata_json(value: GgufValue<'_>) -> Value {
     }
 }
 
-fn as_json(gguf: &Gguf, seen: &Inspection, tensors: bool) -> Value {
+fn as_json(gguf: &Gguf, seen: &Inspection, options: &Options, tensors: bool) -> Value {
     let metadata: Map<String, Value> =
         gguf.metadata().iter().map(|(key, value)| (key.to_owned(), metadata_json(value))).collect();
     let formats = seen.formats.iter().map(|f| {
         json!({ "format": f.kind.to_string(), "tensors": f.tensors, "elements": f.elements, "bytes": f.bytes })
+    });
+    let kv_groups = seen.run.iter().flat_map(|run| &run.kv_groups).map(|g| {
+        let bytes = g.bytes_per_token(options.kv);
+        json!({ "window": g.window, "layers": g.layers.len(), "bytes_per_token": bytes })
     });
     let run = match &seen.run {
         Ok(run) => json!({
@@ -86,7 +90,9 @@ fn as_json(gguf: &Gguf, seen: &Inspection, tensors: bool) -> Value {
             "context": run.context,
             "weight_bytes": run.memory.weights,
             "kv_bytes_per_token": run.memory.cache_per_token,
-            "memory_bytes": run.full_memory(),
+            "kv_bytes": run.memory.cache,
+            "kv_groups": kv_groups.collect::<Vec<_>>(),
+            "memory_bytes": run.memory.full(),
             "unused_tensors": run.unused,
         }),
         Err(e) => json!({ "runs": false, "reason": e.to_string() }),
@@ -198,13 +204,19 @@ fn as_text(gguf: &Gguf, seen: &Inspection, options: &Options, tensors: bool) -> 
 
 fn runnable_rows(run: &Runnable, options: &Options) -> Vec<Vec<String>> {
     let memory = format!(
-        "{} weights + {} cache a token ({}) = {} at {} positions",
+        "{} weights + {} cache = {} at {} positions",
         output::bytes(run.memory.weights),
-        output::bytes(run.memory.cache_per_token),
-        options.kv.name(),
-        output::bytes(run.full_memory()),
+        output::bytes(run.memory.cache),
+        output::bytes(run.memory.full()),
         run.context
     );
+    let kept = run.kv_groups.iter().map(|g| {
+        let bytes = output::bytes(g.bytes_per_token(options.kv) as u64);
+        let (n, s) = (g.layers.len(), if g.layers.len() == 1 { "" } else { "s" });
+        let window = g.window.map_or(String::new(), |w| format!(" with a window of {w}"));
+        format!("{bytes} in {n} layer{s}{window}")
+    });
+    let cache = format!("{} a token ({})", kept.collect::<Vec<_>>().join(" + "), options.kv.name());
     let mut rows = vec![
         row(&[
             "shape",
@@ -212,6 +224,7 @@ fn runnable_rows(run: &Runnable, options: &Options) -> Vec<Vec<String>> {
         ]),
         row(&["context", &format!("{} positions in training", run.n_ctx_train)]),
         row(&["runs", &run.placement]),
+        row(&["cache", &cache]),
         row(&["memory", &memory]),
     ];
     if !run.unused.is_empty() {

@@ -199,6 +199,24 @@ fn inspect_shows_figures_metadata_and_tensors() {
 }
 
 #[test]
+fn inspect_counts_what_windows_keep() {
+    let folder = Folder::new();
+    let model = folder.model("gemma3", llamay_formats::Format::F32);
+    let run_ = &run(["inspect", arg(&model), "--json", "-c", "100000"]).json()["run"];
+    let number = |value: &Value| value.as_u64().unwrap();
+    let groups = run_["kv_groups"].as_array().unwrap();
+    let shapes: Vec<_> = groups.iter().map(|g| (g["window"].as_u64(), number(&g["layers"]))).collect();
+    assert_eq!(shapes, [(Some(8), 2), (None, 1)]);
+    let [windowed, full] = [0, 1].map(|i| number(&groups[i]["bytes_per_token"]));
+    assert_eq!(number(&run_["kv_bytes_per_token"]), windowed + full);
+    let kept = number(&run_["kv_bytes"]) - 100_000 * full;
+    assert!(kept % windowed == 0 && (512..1024).contains(&(kept / windowed)), "{run_}");
+    assert_eq!(number(&run_["memory_bytes"]), number(&run_["weight_bytes"]) + number(&run_["kv_bytes"]));
+    let text = run(["inspect", arg(&model)]);
+    assert!(text.ok().contains("in 2 layers with a window of 8 + "), "{}", text.ok());
+}
+
+#[test]
 fn inspect_shows_what_cannot_run_and_why() {
     let folder = Folder::new();
     let mut writer = llamay_engine::gguf::Writer::default();

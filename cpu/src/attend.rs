@@ -230,7 +230,7 @@ impl Shared<'_> {
         let group = attend.heads / shape.heads;
         let stride = shape.v_stride + 2;
         let run = &self.runs[task.run];
-        let table = self.batch.tables[run.sequence];
+        let table = self.batch.tables[run.sequence][self.cache.group(attend.layer)];
         let n = task.tokens.len() * group;
         buffer.resize(2 * n * stride, 0.0);
         let (states, tiles) = buffer.split_at_mut(n * stride);

@@ -230,7 +230,7 @@ impl CpuExecutor {
                 let (wk, wv) = (slots.width(*k), slots.width(*v));
                 let (k, v) = (slots.rows(*k, *n), slots.rows(*v, *n));
                 for (t, token) in batch.tokens.iter().enumerate() {
-                    let (page, at) = place(batch, token.sequence, token.position);
+                    let (page, at) = place(batch, self.cache.group(layer), token.sequence, token.position);
                     self.cache.store(layer, page, at, &k[t * wk..(t + 1) * wk], &v[t * wv..(t + 1) * wv]);
                 }
                 let mut result = slots.take(*out);
@@ -347,9 +347,10 @@ impl CpuExecutor {
 }
 
 /// The page and the place within it of a position.
-fn place(batch: &Batch<'_>, sequence: u32, position: u32) -> (PageId, usize) {
+fn place(batch: &Batch<'_>, group: usize, sequence: u32, position: u32) -> (PageId, usize) {
     let position = position as usize;
-    (batch.tables[sequence as usize][position / llamay_plan::KV_PAGE], position % llamay_plan::KV_PAGE)
+    let table = batch.tables[sequence as usize][group];
+    (table[position / llamay_plan::KV_PAGE], position % llamay_plan::KV_PAGE)
 }
 
 /// Cosines and sines of every token's angles.
@@ -379,11 +380,11 @@ impl Executor for CpuExecutor {
         Ok(())
     }
 
-    fn reserve_pages(&mut self, n: usize) -> Result<(), ExecError> {
-        self.cache.reserve(n)
+    fn reserve_pages(&mut self, group: usize, n: usize) -> Result<(), ExecError> {
+        self.cache.reserve(group, n)
     }
 
-    fn copy_page(&mut self, from: PageId, to: PageId) {
-        self.cache.copy_page(from, to);
+    fn copy_page(&mut self, group: usize, from: PageId, to: PageId) {
+        self.cache.copy_page(group, from, to);
     }
 }

@@ -14,6 +14,8 @@ pub(crate) struct KvCache {
 
 struct Layer {
     shape: PageShape,
+    /// Index of its group in [`Plan::kv_groups`].
+    group: usize,
     pages: Vec<AlignedBytes>,
 }
 
@@ -53,13 +55,18 @@ impl PageShape {
 
 impl KvCache {
     pub(crate) fn new(plan: &Plan, kind: KvType) -> KvCache {
-        let layers = plan.kv.iter().map(|l| Layer { shape: PageShape::new(l), pages: Vec::new() }).collect();
+        let groups = plan.kv_groups();
+        let group_of = |l: &KvLayer| groups.iter().position(|g| g.window == l.window).unwrap_or(0);
+        let layers = plan.kv.iter();
+        let layers = layers
+            .map(|l| Layer { shape: PageShape::new(l), group: group_of(l), pages: Vec::new() })
+            .collect();
         KvCache { kind, layers }
     }
 
-    /// Makes pages `0..n` exist in every layer.
-    pub(crate) fn reserve(&mut self, n: usize) -> Result<(), ExecError> {
-        for layer in &mut self.layers {
+    /// Makes pages `0..n` exist in every layer of a group.
+    pub(crate) fn reserve(&mut self, group: usize, n: usize) -> Result<(), ExecError> {
+        for layer in self.layers.iter_mut().filter(|l| l.group == group) {
             let bytes = layer.shape.elements() * self.kind.bytes();
             while layer.pages.len() < n {
                 let page = AlignedBytes::zeroed(bytes)
@@ -70,17 +77,22 @@ impl KvCache {
         Ok(())
     }
 
-    /// Copies a page in every layer.
-    pub(crate) fn copy_page(&mut self, from: PageId, to: PageId) {
+    /// Copies a page in every layer of a group.
+    pub(crate) fn copy_page(&mut self, group: usize, from: PageId, to: PageId) {
         let (from, to) = (from as usize, to as usize);
         if from == to {
             return;
         }
-        for layer in &mut self.layers {
+        for layer in self.layers.iter_mut().filter(|l| l.group == group) {
             if let Ok([from, to]) = layer.pages.get_disjoint_mut([from, to]) {
                 to.as_mut_slice().copy_from_slice(from.as_mut_slice());
             }
         }
+    }
+
+    /// The layer's group, whose tables it follows.
+    pub(crate) fn group(&self, layer: usize) -> usize {
+        self.layers[layer].group
     }
 
     pub(crate) fn shape(&self, layer: usize) -> PageShape {

@@ -130,9 +130,14 @@ impl Session {
         if prompt.is_empty() && self.last_logits().is_empty() {
             return Err(Error::EmptyPrompt);
         }
+        let held = self.n_computed();
         let fed =
             if prompt.is_empty() { 0 } else { self.feed_with(prompt, Logits::Last, cancel, &mut |_| {})? };
-        let mut stats = Stats { prompt_tokens: fed, prompt_time: begin.elapsed(), ..Stats::default() };
+        let mut stats = Stats {
+            prompt_tokens: self.n_computed() - held,
+            prompt_time: begin.elapsed(),
+            ..Stats::default()
+        };
         self.tokens().iter().for_each(|t| sampler.accept(*t));
 
         let mut stream = tokenizer.stream().continuing();

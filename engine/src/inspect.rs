@@ -2,9 +2,10 @@
 
 use llamay_cpu::CpuBackend;
 use llamay_gguf::{Gguf, TensorType};
-use llamay_plan::{Backend, Placement};
+use llamay_plan::{Backend, KvGroup, Placement};
 use llamay_tokenizer::{Kind, Tokenizer};
 
+use crate::model::context;
 use crate::{Error, Memory, Model, Options};
 
 /// A file, seen from outside.
@@ -42,8 +43,10 @@ pub struct FormatUse {
 pub struct Runnable {
     /// Where its steps would run.
     pub placement: String,
-    /// Bytes of the weights, and of one position in the cache.
+    /// Bytes of the weights and of the cache.
     pub memory: Memory,
+    /// Cache layers by what they keep.
+    pub kv_groups: Vec<KvGroup>,
     /// Positions of a session.
     pub context: usize,
     /// Positions that the model was trained with.
@@ -56,14 +59,6 @@ pub struct Runnable {
     pub n_embd: usize,
     /// Tensors of the file that no step reads.
     pub unused: Vec<String>,
-}
-
-impl Runnable {
-    /// Bytes of the weights and a full session's cache.
-    pub fn full_memory(&self) -> u64 {
-        let cache = self.memory.cache_per_token.saturating_mul(self.context as u64);
-        self.memory.weights.saturating_add(cache)
-    }
 }
 
 /// A vocabulary's outline.
@@ -113,13 +108,12 @@ fn runnable(gguf: &Gguf, options: &Options) -> Result<Runnable, Error> {
     let plan = &loaded.plan;
     let cpu = CpuBackend::new(options.isa, options.threads.unwrap_or_else(llamay_cpu::available_threads));
     let placement = Placement::compute(plan, None, &cpu, None)?;
+    let context = context(plan, options)?;
     Ok(Runnable {
         placement: placement.line(plan, None, &cpu as &dyn Backend),
-        memory: Memory {
-            weights: plan.weight_bytes() as u64,
-            cache_per_token: plan.kv_bytes_per_token(options.kv) as u64,
-        },
-        context: options.context.unwrap_or(plan.n_ctx_train as usize),
+        memory: Memory::of(plan, options, context),
+        kv_groups: plan.kv_groups(),
+        context,
         n_ctx_train: plan.n_ctx_train as usize,
         n_vocab: plan.n_vocab,
         n_layer: plan.n_layer,
@@ -148,7 +142,7 @@ mod tests {
         let options = Options { threads: Some(1), context: Some(100), ..Options::default() };
         let seen = Model::inspect(&gguf, &options);
         let run = seen.run.unwrap();
-        assert_eq!(run.full_memory(), run.memory.weights + 100 * run.memory.cache_per_token);
+        assert_eq!(run.memory.full(), run.memory.weights + 100 * run.memory.cache_per_token);
         assert_eq!(seen.formats[0].kind, TensorType::Known(Format::Q8_0), "most bytes first");
         assert_eq!(seen.formats.iter().map(|f| f.tensors).sum::<usize>(), gguf.tensors().len());
         assert!(seen.has_template && seen.vocabulary.unwrap().kind == Kind::Bpe);

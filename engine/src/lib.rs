@@ -14,6 +14,7 @@
 //!
 //! Every result is the same bits whatever the threads, the instruction set, and the other sessions of a batch.
 
+mod cache;
 mod cancel;
 mod chat;
 mod error;

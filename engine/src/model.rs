@@ -30,15 +30,18 @@ pub(crate) struct Inner {
     placement_line: String,
     warnings: Vec<String>,
     context: usize,
+    memory: Memory,
     pub(crate) batch: usize,
-    kv: KvType,
+    pub(crate) kv: KvType,
+    pub(crate) n_kv_groups: usize,
     state: Mutex<State>,
 }
 
 /// What a forward call changes.
 pub(crate) struct State {
     pub(crate) executor: Box<dyn Executor>,
-    pub(crate) pages: Pages,
+    /// One a group of cache layers.
+    pub(crate) pages: Vec<Pages>,
     /// Logits of the last call; kept, since a fresh buffer of that size costs page faults for every token.
     pub(crate) logits: Vec<f32>,
 }
@@ -48,8 +51,30 @@ pub(crate) struct State {
 pub struct Memory {
     /// The weights.
     pub weights: u64,
-    /// The KV cache of one position.
+    /// The KV cache of one position, in all layers.
     pub cache_per_token: u64,
+    /// The KV cache of a session that fills the context; less than the product where layers have windows.
+    pub cache: u64,
+}
+
+impl Memory {
+    pub(crate) fn of(plan: &Plan, options: &Options, context: usize) -> Memory {
+        Memory {
+            weights: plan.weight_bytes() as u64,
+            cache_per_token: plan.kv_bytes_per_token(options.kv) as u64,
+            cache: plan.kv_bytes(options.kv, context, batch(options)),
+        }
+    }
+
+    /// Bytes of the weights and of a full session.
+    pub fn full(&self) -> u64 {
+        self.weights.saturating_add(self.cache)
+    }
+}
+
+/// Tokens of a forward call.
+fn batch(options: &Options) -> usize {
+    options.batch.unwrap_or(DEFAULT_BATCH).max(1)
 }
 
 impl Model {
@@ -89,16 +114,19 @@ impl Model {
         check_memory(&plan, options, cpu.free_memory())?;
         let source = Arc::new(GgufWeights::new(Arc::clone(&gguf), Arc::clone(&plan)));
         let executor = cpu.load(Arc::clone(&plan), source, LoadOptions { kv: options.kv }, progress)?;
+        let pages: Vec<Pages> = plan.kv_groups().into_iter().map(Pages::new).collect();
         let inner = Inner {
             placement_line: placement.line(&plan, None, &cpu),
+            context,
+            batch: batch(options),
+            memory: Memory::of(&plan, options, context),
+            kv: options.kv,
+            n_kv_groups: pages.len(),
             gguf,
             plan,
             tokenizer,
             warnings,
-            context,
-            batch: options.batch.unwrap_or(DEFAULT_BATCH).max(1),
-            kv: options.kv,
-            state: Mutex::new(State { executor, pages: Pages::default(), logits: Vec::new() }),
+            state: Mutex::new(State { executor, pages, logits: Vec::new() }),
         };
         Ok(Model { inner: Arc::new(inner) })
     }
@@ -145,11 +173,7 @@ impl Model {
 
     /// What the model takes.
     pub fn memory(&self) -> Memory {
-        let plan = &self.inner.plan;
-        Memory {
-            weights: plan.weight_bytes() as u64,
-            cache_per_token: plan.kv_bytes_per_token(self.inner.kv) as u64,
-        }
+        self.inner.memory
     }
 
     /// The file's chat template, compiled; `None` if it has none.
@@ -171,7 +195,7 @@ impl Model {
 }
 
 /// Positions of a session: what the user asks for, or what the model was trained for.
-fn context(plan: &Plan, options: &Options) -> Result<usize, Error> {
+pub(crate) fn context(plan: &Plan, options: &Options) -> Result<usize, Error> {
     let most = plan.n_ctx_max().unwrap_or(usize::MAX);
     match options.context {
         Some(n) if n > most => Err(Error::Unfit(format!(
@@ -206,7 +230,7 @@ fn check_memory(plan: &Plan, options: &Options, free: Option<u64>) -> Result<(),
     let Some(free) = free else { return Ok(()) };
     let context = options.context.unwrap_or(llamay_plan::KV_PAGE);
     let weights = plan.weight_bytes() as u64;
-    let cache = (plan.kv_bytes_per_token(options.kv) as u64).saturating_mul(context as u64);
+    let cache = plan.kv_bytes(options.kv, context, batch(options));
     if weights.saturating_add(cache) > free {
         return Err(Error::Memory { weights, cache, context, free });
     }

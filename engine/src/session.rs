@@ -1,9 +1,9 @@
 //! A sequence of tokens and its place in the KV cache.
 
-use llamay_plan::{Batch, BatchToken, KV_PAGE, PageId};
+use llamay_plan::{Batch, BatchToken, ExecError};
 
+use crate::cache::SessionCache;
 use crate::model::State;
-use crate::pages::pages_for;
 use crate::{Cancel, Error, Model};
 
 /// Which tokens of a [`Feed`] give logits.
@@ -19,11 +19,16 @@ pub enum Logits {
 
 /// One conversation with a model: the tokens fed so far, with their keys and values.
 ///
+/// Layers with an attention window keep only what a next token can see, and [`llamay_plan::KV_ROLLBACK`] positions before
+/// that. A session that is truncated further back computes its tokens again before it takes the next ones; that costs
+/// time, and changes no bit of what follows. A [fork](Session::fork) made at the place to return to avoids it.
+///
 /// Dropping it frees its part of the cache.
 pub struct Session {
     model: Model,
     tokens: Vec<u32>,
-    pages: Vec<PageId>,
+    /// Holds the first tokens: all of them, but for what is to be computed again.
+    cache: SessionCache,
     /// Rows of the last forward call that asked for logits.
     logits: Vec<f32>,
 }
@@ -40,7 +45,8 @@ pub struct Feed<'a> {
 
 impl Session {
     pub(crate) fn new(model: &Model) -> Session {
-        Session { model: model.clone(), tokens: Vec::new(), pages: Vec::new(), logits: Vec::new() }
+        let cache = SessionCache::new(model.inner.n_kv_groups);
+        Session { model: model.clone(), tokens: Vec::new(), cache, logits: Vec::new() }
     }
 
     /// The model.
@@ -61,6 +67,16 @@ impl Session {
     /// True before the first token.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
+    }
+
+    /// Number of tokens, out of [`Session::len`], that were computed and need not be again.
+    pub fn n_computed(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Bytes of the cache that the session holds, those included that it shares with forks.
+    pub fn cache_bytes(&self) -> usize {
+        self.cache.bytes(self.model.inner.kv, &self.model.state().pages)
     }
 
     /// Logits of the last forward call, row after row of `n_vocab`; the last row belongs to the last token.
@@ -97,7 +113,13 @@ impl Session {
     ) -> Result<usize, Error> {
         let model = self.model.clone();
         self.check(tokens)?;
+        if !tokens.is_empty() && !self.catch_up(cancel)? {
+            return Ok(0);
+        }
         let before = self.len();
+        // One call alone leaves the logits as they are when it fails; of several, the first replaces them.
+        let several = tokens.len() > model.inner.batch;
+        let logits_before = if several { std::mem::take(&mut self.logits) } else { Vec::new() };
         let mut rows = Vec::new();
         let mut done = 0;
         for chunk in tokens.chunks(model.inner.batch) {
@@ -108,6 +130,9 @@ impl Session {
             let want = if logits == Logits::Last && !last { Logits::None } else { logits };
             if let Err(e) = model.forward(&mut [Feed { session: self, tokens: chunk, logits: want }]) {
                 self.truncate(before);
+                if several {
+                    self.logits = logits_before;
+                }
                 return Err(e);
             }
             if want == Logits::All {
@@ -116,37 +141,34 @@ impl Session {
             done += chunk.len();
             progress(done);
         }
-        if logits == Logits::All {
+        if done == 0 && several {
+            self.logits = logits_before;
+        } else if logits == Logits::All {
             self.logits = rows;
         }
         Ok(done)
     }
 
     /// Forgets all tokens from position `n` on, and the logits.
+    ///
+    /// If layers with a window have left behind what the next token will see, the cache is given back, and the next feed
+    /// computes the kept tokens again.
     pub fn truncate(&mut self, n: usize) {
         if n >= self.len() {
             return;
         }
         self.tokens.truncate(n);
         self.logits.clear();
-        let model = self.model.clone();
-        let mut state = model.state();
-        for page in self.pages.drain(pages_for(n)..) {
-            state.pages.give_back(page);
-        }
+        self.cache.truncate(n, &mut self.model.state().pages);
     }
 
     /// A second session with the same tokens, sharing the cache of the prefix: nothing is copied until one of them
     /// writes into a shared page.
     pub fn fork(&self) -> Session {
-        let mut state = self.model.state();
-        for page in &self.pages {
-            state.pages.share(*page);
-        }
         Session {
             model: self.model.clone(),
             tokens: self.tokens.clone(),
-            pages: self.pages.clone(),
+            cache: self.cache.share(&mut self.model.state().pages),
             logits: self.logits.clone(),
         }
     }
@@ -164,34 +186,63 @@ impl Session {
         Ok(())
     }
 
-    /// Owns pages for `n` more positions, none of them shared where it will write.
-    fn make_room(&mut self, n: usize, state: &mut State) -> Result<(), Error> {
-        let first = self.len() / KV_PAGE;
-        if let Some(page) = self.pages.get_mut(first).filter(|p| n > 0 && state.pages.is_shared(**p)) {
-            let copy = state.pages.take();
-            let reserved = state.executor.reserve_pages(state.pages.len());
-            if let Err(e) = reserved {
-                state.pages.give_back(copy);
-                return Err(e.into());
+    /// Computes the tokens that are not in the cache, as after a truncation beyond what windows keep. False if cancelled.
+    fn catch_up(&mut self, cancel: &Cancel) -> Result<bool, Error> {
+        let model = self.model.clone();
+        while self.cache.len() < self.len() {
+            if cancel.is_cancelled() {
+                return Ok(false);
             }
-            state.executor.copy_page(*page, copy);
-            state.pages.give_back(std::mem::replace(page, copy));
+            let rest = &self.tokens[self.cache.len()..];
+            let tokens = rest[..rest.len().min(model.inner.batch)].to_vec();
+            let feed = Feed { session: self, tokens: &tokens, logits: Logits::None };
+            step(&mut model.state(), &mut [feed])?;
         }
-        while self.pages.len() < pages_for(self.len() + n) {
-            self.pages.push(state.pages.take());
-        }
-        state.executor.reserve_pages(state.pages.len())?;
-        Ok(())
+        Ok(true)
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let mut state = self.model.state();
-        for page in self.pages.drain(..) {
-            state.pages.give_back(page);
+        self.cache.clear(&mut self.model.state().pages);
+    }
+}
+
+/// Computes the feeds' tokens at the ends of their sessions' caches; the logits are in `state`. Lists of tokens are not
+/// touched.
+///
+/// # Errors
+/// If there is no memory or a step fails; the caches are then as before.
+fn step(state: &mut State, feeds: &mut [Feed<'_>]) -> Result<(), ExecError> {
+    let result = try_step(state, feeds);
+    for feed in feeds {
+        match result {
+            Ok(()) => feed.session.cache.keep(feed.tokens.len(), &mut state.pages),
+            Err(_) => feed.session.cache.drop_room(&mut state.pages),
         }
     }
+    result
+}
+
+fn try_step(state: &mut State, feeds: &mut [Feed<'_>]) -> Result<(), ExecError> {
+    let mut tokens = Vec::with_capacity(feeds.iter().map(|f| f.tokens.len()).sum());
+    for (sequence, feed) in feeds.iter_mut().enumerate() {
+        let start = feed.session.cache.len();
+        feed.session.cache.make_room(feed.tokens.len(), state)?;
+        let last = feed.tokens.len().saturating_sub(1);
+        tokens.extend(feed.tokens.iter().enumerate().map(|(i, token)| BatchToken {
+            token: *token,
+            position: (start + i) as u32,
+            sequence: sequence as u32,
+            wants_logits: match feed.logits {
+                Logits::None => false,
+                Logits::Last => i == last,
+                Logits::All => true,
+            },
+        }));
+    }
+    let tables: Vec<_> = feeds.iter().map(|f| f.session.cache.tables()).collect();
+    state.executor.forward(Batch { tokens: &tokens, tables: &tables }, &mut state.logits)
 }
 
 impl Model {
@@ -207,30 +258,15 @@ impl Model {
             }
             feed.session.check(feed.tokens)?;
         }
-        let mut state = self.state();
-        let mut tokens = Vec::with_capacity(feeds.iter().map(|f| f.tokens.len()).sum());
-        for (sequence, feed) in feeds.iter_mut().enumerate() {
-            feed.session.make_room(feed.tokens.len(), &mut state)?;
-            let start = feed.session.len();
-            let last = feed.tokens.len().saturating_sub(1);
-            tokens.extend(feed.tokens.iter().enumerate().map(|(i, token)| BatchToken {
-                token: *token,
-                position: (start + i) as u32,
-                sequence: sequence as u32,
-                wants_logits: match feed.logits {
-                    Logits::None => false,
-                    Logits::Last => i == last,
-                    Logits::All => true,
-                },
-            }));
-        }
-        if tokens.is_empty() {
+        if feeds.iter().all(|f| f.tokens.is_empty()) {
             return Ok(());
         }
-        let tables: Vec<&[PageId]> = feeds.iter().map(|f| f.session.pages.as_slice()).collect();
-        let State { executor, logits, .. } = &mut *state;
-        executor.forward(Batch { tokens: &tokens, tables: &tables }, logits)?;
-        let mut rows = logits.as_slice();
+        for feed in feeds.iter_mut().filter(|f| !f.tokens.is_empty()) {
+            feed.session.catch_up(&Cancel::new())?;
+        }
+        let mut state = self.state();
+        step(&mut state, feeds)?;
+        let mut rows = state.logits.as_slice();
         for feed in feeds {
             feed.session.tokens.extend_from_slice(feed.tokens);
             let n = match feed.logits {
@@ -244,5 +280,118 @@ impl Model {
             rows = rest;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use llamay_formats::Format;
+    use llamay_gguf::Gguf;
+    use llamay_model::shapes::{N_VOCAB, Shape};
+    use llamay_plan::{Executor, PageId};
+
+    use super::*;
+    use crate::Options;
+    use crate::pages::Pages;
+
+    /// A device whose memory is short, or that fails, at one of its calls.
+    struct Failing {
+        /// `None` only until it is put in.
+        device: Option<Box<dyn Executor>>,
+        calls_left: Arc<AtomicUsize>,
+    }
+
+    impl Failing {
+        fn call(&mut self) -> Result<&mut dyn Executor, ExecError> {
+            let left = self.calls_left.load(Ordering::Relaxed);
+            let error = ExecError::OutOfMemory { what: "a test", bytes: 1 };
+            self.calls_left.store(left.checked_sub(1).ok_or(error)?, Ordering::Relaxed);
+            Ok(&mut **self.device.as_mut().expect("a device"))
+        }
+    }
+
+    impl Executor for Failing {
+        fn forward(&mut self, batch: Batch<'_>, logits: &mut Vec<f32>) -> Result<(), ExecError> {
+            self.call()?.forward(batch, logits)
+        }
+
+        fn reserve_pages(&mut self, group: usize, n: usize) -> Result<(), ExecError> {
+            self.call()?.reserve_pages(group, n)
+        }
+
+        fn copy_page(&mut self, group: usize, from: PageId, to: PageId) {
+            self.device.as_mut().expect("a device").copy_page(group, from, to);
+        }
+    }
+
+    /// A model with windows, and the number of calls after which its device fails.
+    fn failing_model() -> (Model, Arc<AtomicUsize>) {
+        let shape = Shape::named("gemma3").expect("a generated model");
+        let gguf = Gguf::from_bytes(shape.gguf(Format::F32).unwrap()).unwrap();
+        let options =
+            Options { threads: Some(1), batch: Some(256), context: Some(4096), ..Options::default() };
+        let model = Model::from_gguf(gguf, &options, &|_, _| {}).unwrap();
+        let calls_left = Arc::new(AtomicUsize::new(usize::MAX));
+        let failing = Failing { device: None, calls_left: Arc::clone(&calls_left) };
+        let mut state = model.state();
+        let device = std::mem::replace(&mut state.executor, Box::new(failing));
+        state.executor = Box::new(Failing { device: Some(device), calls_left: Arc::clone(&calls_left) });
+        drop(state);
+        (model, calls_left)
+    }
+
+    fn tokens(n: usize) -> Vec<u32> {
+        (0..n).map(|i| (i * 61 % N_VOCAB) as u32).collect()
+    }
+
+    /// Lets each call to the device fail in turn while a session takes tokens; each time it has to be as before, and to
+    /// take them after that to the bits that a fresh session gives.
+    fn fails_without_a_trace(make: impl Fn(&Model) -> Session, n_calls: usize) {
+        let (model, calls_left) = failing_model();
+        let new = tokens(300);
+        let mut fresh = model.session();
+        fresh.feed(&[make(&model).tokens(), &new].concat()).unwrap();
+        let first = make(&model);
+        for n in 0.. {
+            let mut session = first.fork();
+            calls_left.store(n, Ordering::Relaxed);
+            let result = session.feed(&new);
+            calls_left.store(usize::MAX, Ordering::Relaxed);
+            if result.is_ok() {
+                assert_eq!(n, n_calls);
+                break;
+            }
+            assert_eq!((session.tokens(), session.logits()), (first.tokens(), first.logits()), "{n}");
+            session.feed(&new).unwrap();
+            assert!(session.last_logits() == fresh.last_logits(), "{n}");
+        }
+        drop((first, fresh));
+        assert!(model.state().pages.iter().all(Pages::all_free));
+    }
+
+    #[test]
+    fn a_failed_feed_leaves_the_session_as_before() {
+        let shared = |model: &Model| {
+            let mut session = model.session();
+            session.feed(&tokens(600)).unwrap();
+            session
+        };
+        // In each of two batches both groups reserve, in the first for copies too.
+        fails_without_a_trace(shared, 2 * 3 + 2);
+    }
+
+    #[test]
+    fn a_failure_while_tokens_are_computed_again_leaves_the_session_as_before() {
+        let truncated = |model: &Model| {
+            let mut session = model.session();
+            session.feed(&tokens(600)).unwrap();
+            session.truncate(60);
+            assert_eq!(session.n_computed(), 0);
+            session
+        };
+        fails_without_a_trace(truncated, 3 * 3);
     }
 }

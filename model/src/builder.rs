@@ -292,8 +292,8 @@ impl<'a> Builder<'a> {
             false => None,
         };
         let sinks = sinks.map(|w| self.plan.weight(w));
-        let kv = self.plan.kv_layer(KvLayer { heads: n_head_kv, head_dim });
         let Attention { scale, window, softcap, sinks: _ } = how;
+        let kv = self.plan.kv_layer(KvLayer { heads: n_head_kv, head_dim, window });
         self.push(Op::Attend {
             q: s.q,
             k: s.k,

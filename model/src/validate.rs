@@ -162,6 +162,9 @@ impl Check<'_> {
                 softcap.map_or(Ok(()), positive_cap)?;
                 sinks.map_or(Ok(()), |sinks| self.matrix(sinks, 1, heads))?;
                 let layer = self.plan.kv.get(usize::from(kv.0)).ok_or("no such cache layer")?;
+                ensure(window == layer.window, || {
+                    format!("a window of {window:?} over a cache layer of {:?}", layer.window)
+                })?;
                 ensure(layer.heads > 0 && heads.is_multiple_of(layer.heads), || {
                     format!("{heads} query heads over {}", layer.heads)
                 })?;

@@ -81,11 +81,12 @@ pub trait Executor: Send {
     /// The batch is valid: tokens are in the vocabulary and positions have pages that were reserved.
     fn forward(&mut self, batch: Batch<'_>, logits: &mut Vec<f32>) -> Result<(), ExecError>;
 
-    /// Makes sure that pages `0..n` exist in every cache layer; their old content stays.
-    fn reserve_pages(&mut self, n: usize) -> Result<(), ExecError>;
+    /// Makes sure that pages `0..n` exist in the cache layers of a group, which is an index of [`Plan::kv_groups`]; their
+    /// old content stays.
+    fn reserve_pages(&mut self, group: usize, n: usize) -> Result<(), ExecError>;
 
-    /// Copies a page in every layer.
-    fn copy_page(&mut self, from: PageId, to: PageId);
+    /// Copies a page in every layer of a group.
+    fn copy_page(&mut self, group: usize, from: PageId, to: PageId);
 }
 
 /// What goes wrong while loading or running.

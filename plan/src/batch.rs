@@ -3,7 +3,8 @@
 /// Positions in one page of the KV cache, which is also the tile of attention (docs/arithmetic.md).
 pub const KV_PAGE: usize = 64;
 
-/// A page of the KV cache; the same number means the same positions in every layer and on every device.
+/// A page of the KV cache; within a [`crate::KvGroup`] the same number means the same positions in every layer and on every
+/// device.
 pub type PageId = u32;
 
 /// Element type of the KV cache.
@@ -50,13 +51,15 @@ pub struct BatchToken {
 /// Tokens for one forward call.
 ///
 /// The tokens of one sequence stand together, at consecutive rising positions; every earlier position of that
-/// sequence is in the cache already.
+/// sequence that they see is in the cache already.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
     /// The tokens.
     pub tokens: &'a [BatchToken],
-    /// For each sequence its pages: position `p` is in page `tables[sequence][p / KV_PAGE]`.
-    pub tables: &'a [&'a [PageId]],
+    /// For each sequence and [`crate::KvGroup`] its pages: position `p` is in page
+    /// `tables[sequence][group][p / KV_PAGE]`. Where the group's window has left a page for good, the entry is
+    /// [`crate::NO_PAGE`].
+    pub tables: &'a [Vec<&'a [PageId]>],
 }
 
 /// A run of tokens of one sequence within a batch.

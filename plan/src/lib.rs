@@ -5,16 +5,18 @@
 
 mod backend;
 mod batch;
+mod kv;
 mod op;
 mod placement;
 mod plan;
 
 pub use backend::{Backend, ExecError, Executor, LoadOptions, Progress, Refusal, WeightSource};
 pub use batch::{Batch, BatchToken, KV_PAGE, KvType, PageId, Run};
+pub use kv::{KV_ROLLBACK, KvGroup, KvLayer, NO_PAGE};
 pub use llamay_formats::Format;
 pub use op::{
     ExpertProjection, Gating, Index, KvId, Nonlinearity, NormKind, Op, Projection, RopeId, Rows, Scoring,
     SlotId, WeightId,
 };
 pub use placement::{Fall, Placement, Tier, Unplaced};
-pub use plan::{KvLayer, Plan, Rope, RopePairs, Slot, Step, Weight};
+pub use plan::{Plan, Rope, RopePairs, Slot, Step, Weight};

@@ -2,7 +2,7 @@
 
 use llamay_formats::Format;
 
-use crate::{Index, KvId, Op, RopeId, SlotId, WeightId};
+use crate::{Index, KvId, KvLayer, Op, RopeId, SlotId, WeightId};
 
 /// An activation buffer.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,15 +65,6 @@ impl Rope {
         let at = (position / self.magnitude_span.max(1)) as usize;
         self.magnitudes.get(at).or(self.magnitudes.last()).copied().unwrap_or(1.0)
     }
-}
-
-/// One layer's shape in the KV cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KvLayer {
-    /// Key and value heads.
-    pub heads: usize,
-    /// Elements of a head.
-    pub head_dim: usize,
 }
 
 /// One step and the layer that it belongs to.
@@ -167,11 +158,6 @@ impl Plan {
     /// The formats of a step's weights, in the order of [`Op::weights`].
     pub fn formats_of(&self, op: &Op) -> Vec<Format> {
         op.weights().into_iter().map(|w| self.weight_of(w).format).collect()
-    }
-
-    /// Bytes that one position takes in the cache, over all layers.
-    pub fn kv_bytes_per_token(&self, kv: crate::KvType) -> usize {
-        self.kv.iter().map(|l| 2 * l.heads * l.head_dim * kv.bytes()).sum()
     }
 
     /// Positions beyond which the plan cannot run: the rows of the least table of learned positions.

@@ -112,7 +112,7 @@ fn plan(format: impl Fn(&str) -> Format) -> Plan {
         p.push(at, Op::Linear { x: norm, projections: qkv.into() });
         p.push(at, Op::Rope { x: q, heads: 4, head_dim: 64, rope });
         p.push(at, Op::Rope { x: k, heads: 4, head_dim: 64, rope });
-        let kv = p.kv_layer(KvLayer { heads: 4, head_dim: 64 });
+        let kv = p.kv_layer(KvLayer { heads: 4, head_dim: 64, window: None });
         p.push(
             at,
             Op::Attend {
