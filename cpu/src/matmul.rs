@@ -178,7 +178,7 @@ pub(crate) unsafe fn multiply(
             let args = FloatArgs {
                 format: raw.format,
                 weights: &raw.bytes()?,
-                k: k,
+                k,
                 rows,
                 x,
                 n_cols: n,
