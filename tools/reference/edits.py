@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from table import Shape, Tensor
 
 Edit = Callable[[Shape], None]
@@ -36,6 +38,18 @@ def with_keys(**keys: Any) -> Edit:
     def edit(shape: Shape) -> None:
         for key, value in keys.items():
             shape.keys[f"{shape.architecture}.{key.replace('__', '.')}"] = value
+
+    return edit
+
+
+def double_divisors(factor: float, low: float, high: float, original: int) -> Edit:
+    """Llama 3.1's divisors computed in double precision, where the converter follows published files in single precision."""
+
+    def edit(shape: Shape) -> None:
+        base, n_rot = shape.key("rope.freq_base"), shape.key("rope.dimension_count")
+        turns = original * np.float64(base) ** (np.arange(0, n_rot, 2) / -n_rot) / (2 * np.pi)
+        share = np.clip((turns - low) / (high - low), 0.0, 1.0)
+        shape.constants["rope_freqs.weight"] = (1.0 / ((1.0 - share) / factor + share)).astype(np.float32)
 
     return edit
 

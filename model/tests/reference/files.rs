@@ -38,6 +38,7 @@
     ("starcoder", include_bytes!("starcoder.bin")),
     ("starcoder2", include_bytes!("starcoder2.bin")),
     ("nemotron", include_bytes!("nemotron.bin")),
+    ("olmo", include_bytes!("olmo.bin")),
     ("stablelm", include_bytes!("stablelm.bin")),
     ("stablelm-parallel", include_bytes!("stablelm-parallel.bin")),
     ("orion", include_bytes!("orion.bin")),
@@ -61,4 +62,6 @@
     ("ernie4_5-moe", include_bytes!("ernie4_5-moe.bin")),
     ("hunyuan-moe", include_bytes!("hunyuan-moe.bin")),
     ("minimax-m2", include_bytes!("minimax-m2.bin")),
+    ("afmoe", include_bytes!("afmoe.bin")),
+    ("bailingmoe", include_bytes!("bailingmoe.bin")),
 ]

@@ -21,7 +21,7 @@ from transformers import (
     SmolLM3Config,
 )
 
-from edits import renamed, with_keys
+from edits import double_divisors, with_keys
 from twins import disguises
 from twins.base import Twin, rope, sizes
 
@@ -52,7 +52,7 @@ LLAMA = [
             500000.0, "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
             original_max_position_embeddings=64,
         ),
-    )),
+    ), edit=double_divisors(8.0, 1.0, 4.0, 64)),
     # YaRN, with a ramp that ends within the head.
     Twin("llama-yarn", llama(
         256, 2, 4, 2, 256, tie_word_embeddings=True, parameters=rope(
@@ -133,7 +133,7 @@ OTHERS = [
     Twin("chatglm", GlmConfig(
         **sizes(256, 2, 4, 2, 256), head_dim=64, attention_bias=True,
         rope_parameters=rope(10000.0, partial_rotary_factor=0.5),
-    ), disguise=disguises.as_model("glm4"), edit=renamed("chatglm")),
+    )),
     Twin("ernie4_5", Ernie4_5Config(**sizes(256, 2, 4, 2, 256), head_dim=64, rope_parameters=rope(500000.0))),
     # Norms of the heads behind the rotation.
     Twin("hunyuan-dense", HunYuanDenseV1Config(

@@ -1,7 +1,6 @@
 """Checkpoints of models that transformers lacks, made from those of a model that computes the same."""
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,28 +36,40 @@ def internlm2(config: dict[str, Any], state: dict[str, np.ndarray]) -> Checkpoin
     return config, out
 
 
-def as_model(model_type: str) -> Callable[[dict[str, Any], dict[str, np.ndarray]], Checkpoint]:
-    """A checkpoint that the converter takes as it is for one of another model."""
-    return lambda config, state: (config | {"model_type": model_type}, state)
+BAILING = {
+    "embed_tokens": "word_embeddings",
+    "self_attn.o_proj": "attention.dense",
+    "block_sparse_moe.router.layer": "mlp.gate",
+    "block_sparse_moe.input_linear.weight": "mlp.experts.gate_up_proj",
+    "block_sparse_moe.output_linear.weight": "mlp.experts.down_proj",
+    "shared_mlp.output_linear": "mlp.shared_experts.down_proj",
+}
 
 
-def minimax_m2(config: dict[str, Any], state: dict[str, np.ndarray]) -> Checkpoint:
-    """MiniMax M2, which the converter has no names for, with those of dots.llm1."""
+def bailing(config: dict[str, Any], state: dict[str, np.ndarray]) -> Checkpoint:
+    """A Granite with experts as Ling: one matrix of queries, keys and values, and two where Granite joins gate and up."""
+    shared = config["shared_intermediate_size"] // config["intermediate_size"]
     config = config | {
-        "model_type": "dots1",
+        "model_type": "bailing_moe",
+        "num_experts": config["num_local_experts"],
         "moe_intermediate_size": config["intermediate_size"],
-        "n_routed_experts": config["num_local_experts"],
+        "num_shared_experts": shared,
         "norm_topk_prob": True,
-    }
-    names = {
-        "block_sparse_moe": "mlp", ".w1.": ".gate_proj.", ".w2.": ".down_proj.", ".w3.": ".up_proj.",
-        "mlp.e_score": "mlp.gate.e_score",
     }
     out = {}
     for name, w in state.items():
-        for old, new in names.items():
+        if re.search(r"\.[kv]_proj\.", name):
+            continue
+        if name.endswith("q_proj.weight"):
+            w = np.concatenate([state[name.replace("q_proj", p)] for p in ("q_proj", "k_proj", "v_proj")])
+            name = name.replace("self_attn.q_proj", "attention.query_key_value")
+        for old, new in BAILING.items():
             name = name.replace(old, new)
-        out[name] = w
+        if "shared_mlp.input_linear" in name:
+            for part, half in zip(("gate_proj", "up_proj"), np.split(w, 2), strict=True):
+                out[name.replace("shared_mlp.input_linear", f"mlp.shared_experts.{part}")] = half
+        else:
+            out[name] = w
     return config, out
 
 

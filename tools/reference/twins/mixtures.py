@@ -1,6 +1,7 @@
 """Mixtures of experts."""
 
 from transformers import (
+    AfmoeConfig,
     Dots1Config,
     Ernie4_5_MoeConfig,
     Glm4MoeConfig,
@@ -15,7 +16,6 @@ from transformers import (
     Qwen3MoeConfig,
 )
 
-from edits import renamed
 from twins import disguises
 from twins.base import Twin, rope, sizes
 
@@ -78,5 +78,15 @@ TWINS = [
     Twin("minimax-m2", MiniMaxM2Config(
         **sizes(160, 2, 4, 2, 96), head_dim=64, rope_parameters=rope(10000.0, partial_rotary_factor=0.5),
         num_local_experts=6, num_experts_per_tok=2,
-    ), disguise=disguises.minimax_m2, edit=renamed("minimax-m2")),
+    )),
+    # Gated attention, norms on both sides, windows where heads rotate, a dense layer first, sigmoid scores with a correction.
+    Twin("afmoe", AfmoeConfig(
+        **sizes(96, 4, 3, 1, 160), head_dim=32, rope_parameters=rope(10000.0), moe_intermediate_size=64, num_experts=6,
+        num_experts_per_tok=2, num_shared_experts=2, num_dense_layers=1, sliding_window=8, route_scale=2.5, mup_enabled=True,
+    )),
+    # Shared experts without a gate; transformers computes it as a Granite without multipliers.
+    Twin("bailingmoe", GraniteMoeSharedConfig(
+        **sizes(96, 2, 3, 1, 64), rope_parameters=rope(10000.0), num_local_experts=4, num_experts_per_tok=2,
+        attention_multiplier=32**-0.5, shared_intermediate_size=128,
+    ), disguise=disguises.bailing),
 ]

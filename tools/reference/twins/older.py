@@ -8,6 +8,7 @@ from transformers import (
     GPTBigCodeConfig,
     GPTNeoXConfig,
     NemotronConfig,
+    OlmoConfig,
     PhiConfig,
     StableLmConfig,
     Starcoder2Config,
@@ -80,6 +81,8 @@ TWINS = [
     Twin("nemotron", NemotronConfig(
         **sizes(256, 2, 4, 2, 512), rope_parameters=rope(10000.0, partial_rotary_factor=0.5),
     ), "spm"),
+    # Norms without weights.
+    Twin("olmo", OlmoConfig(**sizes(256, 2, 4, 2, 256), rope_parameters=rope(10000.0))),
     *STABLELM,
     ORION,
     *PARALLEL,
