@@ -88,6 +88,8 @@ fn as_json(gguf: &Gguf, seen: &Inspection, options: &Options, tensors: bool) -> 
             "n_vocab": run.n_vocab,
             "n_ctx_train": run.n_ctx_train,
             "context": run.context,
+            "n_ctx_max": run.n_ctx_max,
+            "experts": run.experts.map(|e| json!({ "n_expert": e.n_expert, "n_used": e.n_used, "idle_params": e.n_idle })),
             "weight_bytes": run.memory.weights,
             "kv_bytes_per_token": run.memory.cache_per_token,
             "kv_bytes": run.memory.cache,
@@ -106,6 +108,8 @@ fn as_json(gguf: &Gguf, seen: &Inspection, options: &Options, tensors: bool) -> 
         "file_bytes": gguf.file_bytes(),
         "gguf_version": gguf.version(),
         "endian": endian(gguf),
+        "architecture": seen.architecture,
+        "models": seen.models,
         "n_params": seen.n_params,
         "tensor_bytes": seen.tensor_bytes,
         "n_tensors": gguf.tensors().len(),
@@ -158,7 +162,10 @@ fn as_text(gguf: &Gguf, seen: &Inspection, options: &Options, tensors: bool) -> 
     );
     rows.push(row(&["size", &output::bytes(gguf.file_bytes())]));
     rows.push(row(&["container", &container]));
-    rows.push(row(&["parameters", &output::count(seen.n_params)]));
+    let models = seen.models.map(|models| format!(" ({models})")).unwrap_or_default();
+    let architecture = seen.architecture.as_deref().unwrap_or("not named");
+    rows.push(row(&["architecture", &one_line(&format!("{architecture}{models}"))]));
+    rows.push(row(&["parameters", &parameters(seen)]));
     let vocabulary = match &seen.vocabulary {
         Ok(v) => {
             let pre = v.pre.map(|pre| format!(" ({pre})")).unwrap_or_default();
@@ -202,6 +209,21 @@ fn as_text(gguf: &Gguf, seen: &Inspection, options: &Options, tensors: bool) -> 
     text
 }
 
+/// All parameters, and those that a token visits where these are not all.
+fn parameters(seen: &Inspection) -> String {
+    let all = output::count(seen.n_params);
+    match seen.run.as_ref().ok().and_then(|run| run.experts) {
+        None => all,
+        Some(e) => {
+            let visited = output::count(seen.n_params.saturating_sub(e.n_idle));
+            format!(
+                "{all}, of which a token visits {visited}: {} of {} experts a layer",
+                e.n_used, e.n_expert
+            )
+        }
+    }
+}
+
 fn runnable_rows(run: &Runnable, options: &Options) -> Vec<Vec<String>> {
     let memory = format!(
         "{} weights + {} cache = {} at {} positions",
@@ -217,12 +239,13 @@ fn runnable_rows(run: &Runnable, options: &Options) -> Vec<Vec<String>> {
         format!("{bytes} in {n} layer{s}{window}")
     });
     let cache = format!("{} a token ({})", kept.collect::<Vec<_>>().join(" + "), options.kv.name());
+    let most = run.n_ctx_max.map(|n| format!(", and no more than {n}")).unwrap_or_default();
     let mut rows = vec![
         row(&[
             "shape",
             &format!("{} layers of width {}, vocabulary of {}", run.n_layer, run.n_embd, run.n_vocab),
         ]),
-        row(&["context", &format!("{} positions in training", run.n_ctx_train)]),
+        row(&["context", &format!("{} positions in training{most}", run.n_ctx_train)]),
         row(&["runs", &run.placement]),
         row(&["cache", &cache]),
         row(&["memory", &memory]),

@@ -2,7 +2,8 @@
 
 use llamay_cpu::CpuBackend;
 use llamay_gguf::{Gguf, TensorType};
-use llamay_plan::{Backend, KvGroup, Placement};
+use llamay_model::PlanOptions;
+use llamay_plan::{Backend, KvGroup, Op, Placement, Plan};
 use llamay_tokenizer::{Kind, Tokenizer};
 
 use crate::model::context;
@@ -11,6 +12,10 @@ use crate::{Error, Memory, Model, Options};
 /// A file, seen from outside.
 #[derive(Debug)]
 pub struct Inspection {
+    /// `general.architecture`, if the file has one.
+    pub architecture: Option<String>,
+    /// Models that come as this architecture, if it is a supported one.
+    pub models: Option<&'static str>,
     /// Elements of all tensors.
     pub n_params: u64,
     /// Bytes of all tensors of known types.
@@ -57,8 +62,23 @@ pub struct Runnable {
     pub n_layer: u32,
     /// Width of the residual stream.
     pub n_embd: usize,
+    /// The most positions that the model has; `None` if it has no bound.
+    pub n_ctx_max: Option<usize>,
+    /// The mixtures of experts, if the model has any.
+    pub experts: Option<ExpertUse>,
     /// Tensors of the file that no step reads.
     pub unused: Vec<String>,
+}
+
+/// What a token visits of a mixture of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertUse {
+    /// Experts of a layer.
+    pub n_expert: usize,
+    /// How many of them a token visits.
+    pub n_used: usize,
+    /// Elements of the experts' matrices that a token does not visit, over all layers.
+    pub n_idle: u64,
 }
 
 /// A vocabulary's outline.
@@ -76,7 +96,11 @@ impl Model {
     /// Looks at a file that need not be runnable, and loads none of its weights.
     pub fn inspect(gguf: &Gguf, options: &Options) -> Inspection {
         let formats = formats(gguf);
+        let architecture = gguf.metadata().str("general.architecture").ok().flatten();
+        let known = llamay_model::ARCHITECTURES.iter().find(|a| Some(a.name) == architecture);
         Inspection {
+            architecture: architecture.map(str::to_owned),
+            models: known.map(|a| a.models),
             n_params: gguf.tensors().iter().fold(0, |n, t| n.saturating_add(t.n_elements())),
             tensor_bytes: formats.iter().map(|f| f.bytes).sum(),
             formats,
@@ -104,7 +128,7 @@ fn formats(gguf: &Gguf) -> Vec<FormatUse> {
 }
 
 fn runnable(gguf: &Gguf, options: &Options) -> Result<Runnable, Error> {
-    let loaded = llamay_model::load(gguf)?;
+    let loaded = llamay_model::load_with(gguf, PlanOptions { n_ctx: options.context })?;
     let plan = &loaded.plan;
     let cpu = CpuBackend::new(options.isa, options.threads.unwrap_or_else(llamay_cpu::available_threads));
     let placement = Placement::compute(plan, None, &cpu, None)?;
@@ -118,8 +142,26 @@ fn runnable(gguf: &Gguf, options: &Options) -> Result<Runnable, Error> {
         n_vocab: plan.n_vocab,
         n_layer: plan.n_layer,
         n_embd: plan.n_embd,
+        n_ctx_max: plan.n_ctx_max(),
+        experts: experts(plan),
         unused: loaded.unused,
     })
+}
+
+fn experts(plan: &Plan) -> Option<ExpertUse> {
+    let mut found: Option<ExpertUse> = None;
+    for step in &plan.steps {
+        let Op::ExpertLinear { x: _, cols, chosen, projections } = &step.op else { continue };
+        let n_used = plan.slot_of(*chosen).width;
+        for p in projections {
+            let n_expert = p.experts.len();
+            let rows = plan.slot_of(p.out).width / n_used;
+            let idle = (rows * cols) as u64 * (n_expert - n_used) as u64;
+            let found = found.get_or_insert(ExpertUse { n_expert, n_used, n_idle: 0 });
+            found.n_idle = found.n_idle.saturating_add(idle);
+        }
+    }
+    found
 }
 
 fn vocabulary(gguf: &Gguf) -> Result<Vocabulary, Error> {
@@ -146,6 +188,19 @@ mod tests {
         assert_eq!(seen.formats[0].kind, TensorType::Known(Format::Q8_0), "most bytes first");
         assert_eq!(seen.formats.iter().map(|f| f.tensors).sum::<usize>(), gguf.tensors().len());
         assert!(seen.has_template && seen.vocabulary.unwrap().kind == Kind::Bpe);
+    }
+
+    #[test]
+    fn a_mixture_tells_what_a_token_visits() {
+        let shape = Shape::named("mixtral").unwrap();
+        let gguf = Gguf::from_bytes(shape.gguf(Format::Q8_0).unwrap()).unwrap();
+        let seen = Model::inspect(&gguf, &Options::default());
+        let experts = seen.run.unwrap().experts.unwrap();
+        let in_experts = gguf.tensors().iter().filter(|t| t.name.contains("_exps"));
+        let in_experts: u64 = in_experts.map(|t| t.n_elements()).sum();
+        let (all, used) = (experts.n_expert as u64, experts.n_used as u64);
+        assert_eq!(experts.n_idle, in_experts / all * (all - used));
+        assert_eq!((seen.architecture.as_deref(), seen.models.is_some()), (Some("llama"), true));
     }
 
     #[test]

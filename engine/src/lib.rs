@@ -34,7 +34,7 @@ pub use cancel::Cancel;
 pub use chat::{Chat, Reply};
 pub use error::Error;
 pub use generate::{Finish, GenerateOptions, Generation, Stats};
-pub use inspect::{FormatUse, Inspection, Runnable, Vocabulary};
+pub use inspect::{ExpertUse, FormatUse, Inspection, Runnable, Vocabulary};
 pub use llamay_cpu::{Isa, available_threads};
 pub use llamay_gguf as gguf;
 pub use llamay_plan as plan;
