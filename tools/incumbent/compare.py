@@ -3,8 +3,8 @@
 
     compare.py --llamay BINARY --shapes EXAMPLE [--format F32] [--format Q8_0] [NAME ...]
 
-BINARY is llamay, EXAMPLE the compiled example `shapes` of llamay-model, which writes the files. Where llama-cpp-python is
-not to be had, this runs again in the environment that `tools/bench` keeps for it.
+BINARY is llamay, EXAMPLE the compiled example `shapes` of llamay-model, which writes the files. Where llama-cpp-python
+is not to be had, this runs again in the environment that `tools/bench` keeps for it.
 
 For each model and format a line: the share of positions with the same likeliest token, the greatest difference as a
 share of llama.cpp's greatest logit, and the mean Kullback-Leibler divergence of llamay's distribution from llama.cpp's.
