@@ -1,4 +1,4 @@
-"""Edits of a converted table, for what the converter does not write: other files of the same model, and other models."""
+"""Edits of a converted table: for other files of the same model than the converter writes, and for other models."""
 
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +43,7 @@ def with_keys(**keys: Any) -> Edit:
 
 
 def double_divisors(factor: float, low: float, high: float, original: int) -> Edit:
-    """Llama 3.1's divisors computed in double precision, where the converter follows published files in single precision."""
+    """Llama 3.1's divisors in double precision; the converter computes them in single, as those of published files."""
 
     def edit(shape: Shape) -> None:
         base, n_rot = shape.key("rope.freq_base"), shape.key("rope.dimension_count")

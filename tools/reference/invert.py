@@ -1,8 +1,9 @@
 """The converter backwards: which element of a checkpoint each element of the GGUF file comes from.
 
-The converter only renames, reorders, cuts, joins, and for some norms adds 1. So it is run once over a checkpoint whose
-elements are their own numbers, times 4; what comes out tells for each element where it is from, and the remainder by 4 what
-was added. That way there is one table of names and permutations, the converter's, and none here to agree with it by mistake.
+The converter only renames, reorders, cuts, joins, and for some norms adds 1. So it is run once over a checkpoint
+whose elements are their own numbers, times 4; what comes out tells for each element where it is from, and the
+remainder by 4 what was added. That way there is one table of names and permutations, the converter's, and none here
+to agree with it by mistake.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,7 @@ Convert = Callable[[Iterable[Named]], Iterator[Named]]
 
 @dataclass
 class Source:
-    """Where a GGUF tensor comes from: numbers of checkpoint elements in the tensor's shape, and what is added to them."""
+    """Where a GGUF tensor comes from: the numbers of its elements in the checkpoint, and what is added to them."""
 
     index: np.ndarray
     added: int
@@ -48,7 +49,8 @@ def fill(state: State, found: dict[str, Source], weights: Callable[[str, tuple[i
     filled = np.zeros(flat.size, dtype=bool)
     for name, source in found.items():
         index = source.index.reshape(-1)
-        assert not filled[index].any() and np.unique(index).size == index.size, f"{name} shares elements with another tensor"
+        shared = filled[index].any() or np.unique(index).size != index.size
+        assert not shared, f"{name} has elements that another tensor has too"
         filled[index] = True
         # Exact: half-open ranges around 1 lie within a factor of 2 of it.
         flat[index] = weights(name, source.index.shape).reshape(-1) - np.float32(source.added)

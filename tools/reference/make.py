@@ -4,13 +4,14 @@
     pip install -r requirements.txt
     python make.py            # rewrites model/src/shapes/shapes.json and model/tests/reference
 
-For each twin (`twins/`) the converter of `tools/convert` gives keys and tensors; run backwards (`invert.py`) it puts the
-seeded weights of `weights.py` into the Hugging Face model, whose logits are kept: float32, eager attention, the first PROMPT
-tokens in one go and the rest one by one over the model's own cache. `variants.py` adds other files of the same models.
+For each twin (`twins/`) the converter of `tools/convert` gives keys and tensors; run backwards (`invert.py`) it puts
+the seeded weights of `weights.py` into the Hugging Face model, whose logits are kept: float32, eager attention, the
+first PROMPT tokens in one go and the rest one by one over the model's own cache. `variants.py` adds other files of the
+same models.
 
 A file of logits holds, little-endian: the magic, then u32 counts of tokens, prompt tokens and columns; the tokens; the
-columns of the vocabulary that are kept; for every token the column of the greatest logit of all (u32), and the kept logits
-(f32).
+columns of the vocabulary that are kept; for every token the column of the greatest logit of all (u32), and the kept
+logits (f32).
 """
 
 import json
@@ -61,12 +62,12 @@ def make(twin: Twin) -> tuple[table.Shape, run.Outcome | None, str]:
     checkpoint = run.Checkpoint(twin.config)
     config = json.loads((checkpoint.path / "config.json").read_text())
 
-    def converted(state):
-        disguised = dict(state)
-        disguised = twin.disguise(config, disguised)[1] if twin.disguise else disguised
-        return convert.tensors(meant, disguised.items())
+    disguise = twin.disguise or (lambda config, state: (config, state))
+    meant, _ = disguise(config, checkpoint.state)
 
-    meant = twin.disguise(config, checkpoint.state)[0] if twin.disguise else config
+    def converted(state):
+        return convert.tensors(meant, disguise(config, dict(state))[1].items())
+
     found = invert.sources(converted, checkpoint.state)
     made = shape(twin, meant, found)
     if not twin.reference:

@@ -32,7 +32,8 @@ class Checkpoint:
 
     def load(self, state: dict[str, np.ndarray]) -> torch.nn.Module:
         """The model with other weights."""
-        save_file({k: np.ascontiguousarray(v) for k, v in state.items()}, self.path / "model.safetensors", {"format": "pt"})
+        arrays = {name: np.ascontiguousarray(w) for name, w in state.items()}
+        save_file(arrays, self.path / "model.safetensors", {"format": "pt"})
         model, info = AutoModelForCausalLM.from_pretrained(
             self.path, attn_implementation="eager", dtype=torch.float32, output_loading_info=True
         )

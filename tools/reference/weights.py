@@ -1,9 +1,9 @@
 """The weights of the generated models, bit for bit as `model/src/shapes/weights.rs` makes them.
 
 Element `i` of a tensor is a function of the tensor's GGUF name and of `i` alone: SplitMix64 (Steele, Lea and Flood,
-"Fast Splittable Pseudorandom Number Generators", 2014), started from the FNV-1a hash of the name. The upper 24 bits give
-a number of [-1, 1) that float32 holds exactly, so that one rounding, of the product with the amplitude, remains (and one
-more for norms, which lie around 1).
+"Fast Splittable Pseudorandom Number Generators", 2014), started from the FNV-1a hash of the name. The upper 24 bits
+give a number of [-1, 1) that float32 holds exactly, so that one rounding, of the product with the amplitude, remains
+(and one more for norms, which lie around 1).
 """
 
 import numpy as np

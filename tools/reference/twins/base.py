@@ -23,8 +23,8 @@ class Twin:
     config: PreTrainedConfig
     # The kind of vocabulary that the generated file gets: "bpe" or "spm".
     vocabulary: str = "bpe"
-    # For a model that transformers lacks and another one computes: turns that one's configuration and tensors into those
-    # of a checkpoint of the model meant. Tensors may be renamed, cut, joined and reordered, and nothing else.
+    # For a model that transformers lacks and another one computes: turns that one's configuration and tensors into
+    # those of a checkpoint of the model meant. Tensors may be renamed, cut, joined and reordered, and nothing else.
     disguise: Callable[[dict[str, Any], dict[str, np.ndarray]], Checkpoint] | None = None
     # False for a table that no model of transformers computes, because of the keys that `edit` adds.
     reference: bool = True

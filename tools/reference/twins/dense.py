@@ -82,12 +82,13 @@ GEMMA = [
     ), "spm"),
     # Both caps low enough to bend the scores and the logits.
     Twin("gemma2", Gemma2Config(
-        **sizes(256, 3, 4, 2, 512), head_dim=64, query_pre_attn_scalar=64, sliding_window=8, rope_parameters=rope(10000.0),
-        attn_logit_softcapping=4.0, final_logit_softcapping=6.0,
+        **sizes(256, 3, 4, 2, 512), head_dim=64, query_pre_attn_scalar=64, sliding_window=8,
+        rope_parameters=rope(10000.0), attn_logit_softcapping=4.0, final_logit_softcapping=6.0,
     ), "spm"),
     # The caps of all published models.
     Twin("gemma2-usual", Gemma2Config(
-        **sizes(96, 2, 3, 3, 160), head_dim=32, query_pre_attn_scalar=32, sliding_window=8, rope_parameters=rope(10000.0),
+        **sizes(96, 2, 3, 3, 160), head_dim=32, query_pre_attn_scalar=32, sliding_window=8,
+        rope_parameters=rope(10000.0),
     ), "spm"),
 ]
 

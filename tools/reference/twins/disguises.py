@@ -20,7 +20,7 @@ INTERNLM2 = {
 
 
 def internlm2(config: dict[str, Any], state: dict[str, np.ndarray]) -> Checkpoint:
-    """A Llama as InternLM2: other names, and one matrix that has for each key head its queries, the key and the value."""
+    """A Llama as InternLM2: other names, and one matrix with, for each key head, its queries, the key and the value."""
     config = config | {"architectures": ["InternLM2ForCausalLM"], "model_type": "internlm2", "bias": False}
     groups, out = config["num_key_value_heads"], {}
     for name, w in state.items():
@@ -47,7 +47,7 @@ BAILING = {
 
 
 def bailing(config: dict[str, Any], state: dict[str, np.ndarray]) -> Checkpoint:
-    """A Granite with experts as Ling: one matrix of queries, keys and values, and two where Granite joins gate and up."""
+    """A Granite with experts as Ling, which joins queries, keys and values, and does not join gate and up."""
     shared = config["shared_intermediate_size"] // config["intermediate_size"]
     config = config | {
         "model_type": "bailing_moe",

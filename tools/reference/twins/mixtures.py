@@ -79,10 +79,11 @@ TWINS = [
         **sizes(160, 2, 4, 2, 96), head_dim=64, rope_parameters=rope(10000.0, partial_rotary_factor=0.5),
         num_local_experts=6, num_experts_per_tok=2,
     )),
-    # Gated attention, norms on both sides, windows where heads rotate, a dense layer first, sigmoid scores with a correction.
+    # Gated attention, norms on both sides, windows where heads rotate, a dense layer first, corrected sigmoid scores.
     Twin("afmoe", AfmoeConfig(
         **sizes(96, 4, 3, 1, 160), head_dim=32, rope_parameters=rope(10000.0), moe_intermediate_size=64, num_experts=6,
-        num_experts_per_tok=2, num_shared_experts=2, num_dense_layers=1, sliding_window=8, route_scale=2.5, mup_enabled=True,
+        num_experts_per_tok=2, num_shared_experts=2, num_dense_layers=1, sliding_window=8, route_scale=2.5,
+        mup_enabled=True,
     )),
     # Shared experts without a gate; transformers computes it as a Granite without multipliers.
     Twin("bailingmoe", GraniteMoeSharedConfig(
