@@ -150,23 +150,32 @@ impl Value<'_> {
     }
 }
 
+/// Numbers that would be a line of digits get an exponent.
+fn float(size: f64, v: impl fmt::Display + fmt::LowerExp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if size == 0.0 || (1e-6..1e16).contains(&size.abs()) {
+        fmt::Display::fmt(&v, f)
+    } else {
+        fmt::LowerExp::fmt(&v, f)
+    }
+}
+
 /// The value as a person would write it; long strings and arrays are cut.
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+        match *self {
             Value::U8(v) => v.fmt(f),
             Value::I8(v) => v.fmt(f),
             Value::U16(v) => v.fmt(f),
             Value::I16(v) => v.fmt(f),
             Value::U32(v) => v.fmt(f),
             Value::I32(v) => v.fmt(f),
-            Value::F32(v) => v.fmt(f),
+            Value::F32(v) => float(v.into(), v, f),
             Value::Bool(v) => v.fmt(f),
             Value::Str(v) => Quoted(v).fmt(f),
             Value::Array(v) => v.fmt(f),
             Value::U64(v) => v.fmt(f),
             Value::I64(v) => v.fmt(f),
-            Value::F64(v) => v.fmt(f),
+            Value::F64(v) => float(v, v, f),
         }
     }
 }

@@ -170,6 +170,16 @@ impl<'a> Builder<'a> {
         self.gguf.tensor(&self.tensor_name(stem, kind)).is_some()
     }
 
+    /// Whether the file has any part of this layer's norm: with one part alone, the other is what is missing.
+    pub(crate) fn has_norm(&self, stem: &str) -> bool {
+        ["weight", "bias"].iter().any(|kind| self.has(stem, kind))
+    }
+
+    /// Whether the file has any part of this layer's norms of queries and keys.
+    pub(crate) fn has_head_norms(&self) -> bool {
+        ["attn_q_norm", "attn_k_norm"].iter().any(|stem| self.has_norm(stem))
+    }
+
     /// Normalises a row by the vector `{stem}.weight` and, if there is one, `{stem}.bias`.
     pub(crate) fn norm(&mut self, stem: &str, x: SlotId, out: SlotId) -> Result<(), ModelError> {
         self.norm_of_parts(stem, x, 1, 1, out)
@@ -311,10 +321,10 @@ impl<'a> Builder<'a> {
 
     /// The gated feed-forward part, from `ffn_norm` to `ffn_down`. A file without `ffn_gate` has it fused with `ffn_up`.
     pub(crate) fn gated_ffn(&mut self, s: LayerSlots, f: Gating) -> Result<(), ModelError> {
-        let n_ff = self.plan.slot_of(s.ffn_up).width as u64;
+        let half = [s.ffn_norm, s.ffn_up].map(|slot| self.plan.slot_of(slot).width as u64);
         let up = self.tensors.find(&self.tensor_name("ffn_up", "weight"));
-        // An `ffn_up` of one half's rows tells that it is the tensor of the other half that is missing.
-        if self.has("ffn_gate", "weight") || up.is_some_and(|up| up.n_rows() == n_ff) {
+        // An `ffn_up` of one half's shape tells that it is the tensor of the other half that is missing.
+        if self.has("ffn_gate", "weight") || up.is_some_and(|up| up.dims == half) {
             self.linear(s.ffn_norm, &[("ffn_gate", s.ffn_gate), ("ffn_up", s.ffn_up)])?;
         } else {
             self.fused_linear(s.ffn_norm, "ffn_up", &[s.ffn_gate, s.ffn_up])?;
@@ -395,7 +405,7 @@ impl<'a> Builder<'a> {
 
     /// The plan, once all steps are written.
     pub(crate) fn finish(self) -> Result<Loaded, ModelError> {
-        let unused = self.tensors.unused(self.config.architecture)?;
+        let unused = self.tensors.unused(&self.config)?;
         Ok(Loaded { plan: self.plan, unused })
     }
 }

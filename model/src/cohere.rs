@@ -61,7 +61,7 @@ fn build(
 
         b.norm("attn_norm", x, s.attn_norm)?;
         b.qkv(s.attn_norm, s)?;
-        if b.has("attn_q_norm", "weight") {
+        if b.has_head_norms() {
             b.norms_of_each_head(s)?;
         }
         if rotates {

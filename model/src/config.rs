@@ -69,7 +69,7 @@ impl<'a> Keys<'a> {
         let values = self.metadata.need_u32s(&name)?;
         let first = values.get(0).unwrap_or_default();
         if values.len() != n_layer as usize {
-            let wanted = format!("it has to be one number, or {n_layer}, one a layer");
+            let wanted = format!("it has to be one number, or an array of {n_layer}, one a layer");
             return Err(ModelError::Value {
                 key: name,
                 value: format!("an array of {}", values.len()),
@@ -105,7 +105,8 @@ impl<'a> Keys<'a> {
         }
         match self.metadata.f32(&name)? {
             Some(value) if !neutral.contains(&value) => {
-                Err(ModelError::Feature { what, key: name, value: value.to_string() })
+                let value = self.metadata.get(&name).map_or(value.to_string(), |value| value.to_string());
+                Err(ModelError::Feature { what, key: name, value })
             }
             _ => Ok(()),
         }

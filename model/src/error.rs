@@ -25,7 +25,7 @@ pub enum ModelError {
     },
 
     /// The file asks for something that its architecture allows but that is not supported.
-    #[error("{what} is not supported: the metadata key {key:?} is {value}")]
+    #[error("there is no support for {what}: the metadata key {key:?} is {value}")]
     Feature {
         /// The feature, such as `YaRN rope scaling`.
         what: &'static str,
@@ -89,7 +89,7 @@ pub enum ModelError {
 }
 
 /// A string from a file, in quotes, escaped, and cut if it is long.
-struct Quoted<'a>(&'a str);
+pub(crate) struct Quoted<'a>(pub(crate) &'a str);
 
 impl std::fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

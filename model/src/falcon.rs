@@ -22,7 +22,7 @@ pub(crate) fn build(file: File<'_>) -> Result<Loaded, ModelError> {
         b.enter_layer(layer);
 
         // Where there are two norms, files call the feed-forward part's `attn_norm` and attention's `attn_norm_2`.
-        let two_norms = b.has("attn_norm_2", "weight");
+        let two_norms = b.has_norm("attn_norm_2");
         b.norm(if two_norms { "attn_norm_2" } else { "attn_norm" }, x, s.attn_norm)?;
         let ffn_input = if two_norms { s.ffn_norm } else { s.attn_norm };
         if two_norms {

@@ -50,7 +50,7 @@ impl Multipliers {
             Some(scale) if MULTIPLIERS.contains(&scale) => Ok(scale),
             Some(scale) => {
                 let wanted = format!("it has to be at least {:?}, or 0", MULTIPLIERS.start());
-                Err(value_error(keys, key, scale, wanted))
+                Err(value_error(keys, key, format_args!("{scale:?}"), wanted))
             }
         };
         Ok(Multipliers {

@@ -170,11 +170,7 @@ fn further_layers(keys: Keys<'_>, d: &Decoder, n_layer: u32) -> Result<u32, Mode
 fn norms_before_rope(b: &mut Builder<'_>, norms: HeadNorms, s: LayerSlots) -> Result<(), ModelError> {
     match norms {
         HeadNorms::None | HeadNorms::BehindRope => Ok(()),
-        HeadNorms::BeforeRopeIfThere
-            if !["attn_q_norm", "attn_k_norm"].iter().any(|n| b.has(n, "weight")) =>
-        {
-            Ok(())
-        }
+        HeadNorms::BeforeRopeIfThere if !b.has_head_norms() => Ok(()),
         HeadNorms::BeforeRope | HeadNorms::BeforeRopeIfThere => b.head_norms(s),
         HeadNorms::OfRows => {
             b.norm("attn_q_norm", s.q, s.q)?;

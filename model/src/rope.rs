@@ -137,7 +137,7 @@ fn factor(keys: Keys<'_>) -> Result<Option<f32>, ModelError> {
             Some(factor) if FACTORS.contains(&factor) => return Ok(Some(factor)),
             Some(factor) => {
                 let wanted = format!("it has to be from {:?} to {:?}, or 0", FACTORS.start(), FACTORS.end());
-                return Err(value_error(keys, key, factor, wanted));
+                return Err(value_error(keys, key, format_args!("{factor:?}"), wanted));
             }
         }
     }

@@ -24,7 +24,7 @@ pub(crate) fn build(file: File<'_>) -> Result<Loaded, ModelError> {
 
         b.norm("attn_norm", x, s.attn_norm)?;
         b.qkv(s.attn_norm, s)?;
-        if b.has("attn_q_norm", "weight") {
+        if b.has_head_norms() {
             b.norms_of_each_head(s)?;
         }
         b.rope(s.q, rope);
@@ -33,7 +33,7 @@ pub(crate) fn build(file: File<'_>) -> Result<Loaded, ModelError> {
         b.linear(s.attn, &[("attn_output", s.attn_output)])?;
         b.add(x, s.attn_output);
 
-        if b.has("ffn_norm", "weight") {
+        if b.has_norm("ffn_norm") {
             b.norm("ffn_norm", x, s.ffn_norm)?;
             b.gated_ffn(s, Gating::Product(Nonlinearity::Silu))?;
         } else {

@@ -6,6 +6,8 @@ use llamay_gguf::{Gguf, TensorInfo};
 use llamay_plan::Weight;
 
 use crate::ModelError;
+use crate::config::Config;
+use crate::error::Quoted;
 
 /// Tensors that files carry and no plan reads: tables that are computed from the metadata.
 const HARMLESS: &[&str] = &["attn_rot_embd.weight", "attn.rot_embd", "attention.rotary_emb.inv_freq"];
@@ -91,19 +93,32 @@ impl<'a> Tensors<'a> {
     }
 
     /// The tensors that nobody asked for. One within a layer is an error: it belongs to a computation that is not known.
-    pub(crate) fn unused(&self, architecture: &str) -> Result<Vec<String>, ModelError> {
+    pub(crate) fn unused(&self, config: &Config) -> Result<Vec<String>, ModelError> {
         let mut unused = Vec::new();
         for tensor in self.gguf.tensors().iter().filter(|t| !self.used.contains(t.name.as_str())) {
             if HARMLESS.iter().any(|end| tensor.name.ends_with(end)) {
                 continue;
             }
-            if tensor.name.starts_with("blk.") && layer_of(&tensor.name).is_none_or(|l| l < self.n_layer) {
-                return Err(ModelError::ForeignTensor {
+            let layer = layer_of(&tensor.name);
+            if !tensor.name.starts_with("blk.") || layer.is_some_and(|layer| layer >= self.n_layer) {
+                unused.push(tensor.name.clone());
+                continue;
+            }
+            let Config { architecture, n_layer, .. } = *config;
+            return Err(match layer {
+                Some(layer) if layer >= n_layer => ModelError::Value {
+                    key: format!("{architecture}.block_count"),
+                    value: n_layer.to_string(),
+                    wanted: format!(
+                        "there is a tensor of layer {layer}, counted from 0: {}",
+                        Quoted(&tensor.name)
+                    ),
+                },
+                _ => ModelError::ForeignTensor {
                     name: tensor.name.clone(),
                     architecture: architecture.to_owned(),
-                });
-            }
-            unused.push(tensor.name.clone());
+                },
+            });
         }
         Ok(unused)
     }

@@ -92,7 +92,7 @@ fn experts_of_a_token_are_some_of_all() {
     let all = with_key(&gguf, "qwen3moe.expert_used_count", 8u32);
     assert!(load(&all).is_ok());
     let message = refusal(&with_key(&gguf, "qwen3moe.expert_used_count", 9u32));
-    assert!(message.contains("there are 8 experts"), "{message}");
+    assert!(message.contains("the number of experts is 8"), "{message}");
 }
 
 #[test]

@@ -123,7 +123,7 @@ impl Mixture {
             None => keys.need_count("expert_used_count", 1..=MOST_USED)?,
         };
         if n_used > n_expert {
-            let wanted = format!("there are {n_expert} experts");
+            let wanted = format!("the number of experts is {n_expert}");
             return Err(value_error(keys, "expert_used_count", n_used, wanted));
         }
         let width = keys.uniform("expert_feed_forward_length", b.config.n_layer, 1..=MOST_FF_WIDTH)?;
