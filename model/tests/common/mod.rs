@@ -1,6 +1,9 @@
 //! Generated models with something changed.
 #![allow(dead_code)] // Not every test file uses all of it.
 
+pub(crate) mod change;
+pub(crate) mod random_change;
+
 use llamay_formats::Format;
 use llamay_gguf::{Encode, Gguf, TensorInfo, Writer};
 use llamay_model::shapes::Shape;
