@@ -88,7 +88,7 @@ fn sizes_of_any_kind_run_or_are_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(500), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config(500))]
 
     #[test]
     fn a_few_changes_run_or_are_refused(

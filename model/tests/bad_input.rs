@@ -77,7 +77,7 @@ fn numbers_in_a_file_ask_for_no_memory() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(4000), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config(4000))]
 
     #[test]
     fn a_few_changes_give_a_plan_or_a_sentence(

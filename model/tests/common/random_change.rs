@@ -5,6 +5,7 @@ use llamay_formats::Format;
 use llamay_gguf::Gguf;
 use proptest::prelude::*;
 use proptest::sample::Index;
+use proptest::test_runner::RngSeed;
 
 use super::change::{Any, Change, KEYS};
 
@@ -85,8 +86,13 @@ impl AnyChange {
     }
 }
 
-/// `LLAMAY_CASES` multiplies the number of random cases, for a soak.
-pub(crate) fn cases(n: u32) -> u32 {
-    let times = std::env::var("LLAMAY_CASES").ok().and_then(|times| times.parse::<u32>().ok()).unwrap_or(1);
-    n * times
+/// So many cases, the same ones in each run. `LLAMAY_CASES` asks for so many times as many, new ones, for a soak.
+pub(crate) fn config(cases: u32) -> ProptestConfig {
+    let soak = std::env::var("LLAMAY_CASES").ok().and_then(|times| times.parse::<u32>().ok());
+    ProptestConfig {
+        cases: cases * soak.unwrap_or(1),
+        rng_seed: if soak.is_some() { RngSeed::Random } else { RngSeed::Fixed(0) },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
 }
