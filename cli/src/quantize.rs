@@ -12,9 +12,11 @@ use crate::{args, output, run};
 
 const AFTER_HELP: &str = "\
 FORMAT is one of those that `llamay version` marks, such as Q8_0, Q4_0 or Q6_K, or a mixture: Q4_K_M and Q5_K_M keep
-the values of attention and the feed-forward outputs of half of the layers in Q6_K. Vectors stay as they are. Below six
-bits the output matrix (or the embedding that serves as one) becomes Q6_K. Matrices whose rows are no multiple of the
-block get the nearest format with smaller blocks, which is told. Any GGUF file will do, also one that llamay cannot run.
+the values of attention and the feed-forward outputs of half of the layers in Q6_K, MXFP4_MOE everything but experts in
+Q8_0. Vectors and the routers of experts stay as they are. Below six bits the output matrix (or the embedding that
+serves as one) becomes Q6_K, and the attention beside eight experts gets more bits. Matrices whose rows are no multiple
+of the block get the nearest format with smaller blocks, which is told. Any GGUF file will do, also one that llamay
+cannot run.
 
 Example:
   llamay quantize model-f16.gguf model-q4_k_m.gguf Q4_K_M";
