@@ -40,7 +40,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "glm4", models: "GLM-4 of 2025", build: glm4::glm4 },
     Architecture { name: "glm4moe", models: "GLM 4.5 to 4.7", build: moe::glm4 },
     Architecture { name: "gpt-oss", models: "gpt-oss", build: gpt_oss::build },
-    Architecture { name: "gpt2", models: "GPT-2", build: gpt2::build },
+    Architecture { name: "gpt2", models: "GPT-2", build: gpt2::gpt2 },
     Architecture { name: "gptneox", models: "GPT-NeoX, Pythia", build: gptneox::build },
     Architecture { name: "granite", models: "Granite 3 and 4, dense", build: granite::granite },
     Architecture { name: "granitemoe", models: "Granite 3 and 4 with experts", build: granitemoe::build },
@@ -65,7 +65,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "seed_oss", models: "Seed-OSS", build: pre_norm::seed_oss },
     Architecture { name: "smollm3", models: "SmolLM3", build: smollm3::build },
     Architecture { name: "stablelm", models: "StableLM 3B, 2 1.6B and 2 12B", build: stablelm::build },
-    Architecture { name: "starcoder", models: "StarCoder, SantaCoder", build: starcoder::build },
+    Architecture { name: "starcoder", models: "StarCoder, SantaCoder", build: gpt2::starcoder },
     Architecture { name: "starcoder2", models: "StarCoder 2", build: pre_norm::starcoder2 },
     Architecture { name: "xverse", models: "XVERSE", build: pre_norm::xverse },
 ];

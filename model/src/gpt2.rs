@@ -1,6 +1,8 @@
-//! GPT-2: learned positions, LayerNorms, biases everywhere, and a feed-forward part of two matrices.
+//! GPT-2: learned positions, LayerNorms, biases everywhere, and a feed-forward part of two matrices. StarCoder and
+//! SantaCoder are the same with one head of keys and values for all queries, which their files say.
 //!
-//! Source: Radford et al., "Language Models are Unsupervised Multitask Learners" (2019).
+//! Sources: Radford et al., "Language Models are Unsupervised Multitask Learners" (2019); Li et al., "StarCoder: may the
+//! source be with you!" (2023).
 
 use llamay_plan::{Nonlinearity, NormKind};
 
@@ -8,8 +10,16 @@ use crate::builder::{Attention, Builder};
 use crate::config::Config;
 use crate::{File, Loaded, ModelError};
 
-pub(crate) fn build(file: File<'_>) -> Result<Loaded, ModelError> {
-    let config = Config::read(file.keys("gpt2"), NormKind::Layer, &[])?;
+pub(crate) fn gpt2(file: File<'_>) -> Result<Loaded, ModelError> {
+    build(file, "gpt2")
+}
+
+pub(crate) fn starcoder(file: File<'_>) -> Result<Loaded, ModelError> {
+    build(file, "starcoder")
+}
+
+fn build(file: File<'_>, name: &'static str) -> Result<Loaded, ModelError> {
+    let config = Config::read(file.keys(name), NormKind::Layer, &[])?;
     let (n_layer, scale) = (config.n_layer, config.attention_scale());
 
     let mut b = Builder::new(file, config);

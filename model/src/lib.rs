@@ -60,7 +60,6 @@ mod rope;
 pub mod shapes;
 mod smollm3;
 mod stablelm;
-mod starcoder;
 mod tensors;
 mod validate;
 
