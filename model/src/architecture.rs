@@ -5,7 +5,7 @@ use llamay_gguf::Gguf;
 use crate::{File, Loaded, ModelError};
 use crate::{
     afmoe, cohere, exaone4, falcon, gemma, gemma2, gemma3, glm4, gpt_oss, gpt2, gptneox, granite, granitemoe,
-    hunyuan, llama, mistral3, moe, olmo, olmo2, phi2, phi3, pre_norm, qwen, smollm3, stablelm, starcoder,
+    hunyuan, llama, mistral3, moe, olmo, olmo2, phi2, phi3, pre_norm, qwen, smollm3, stablelm,
 };
 
 /// One architecture.
