@@ -1,4 +1,5 @@
-//! Real models, where the cache folder has them (`tools/fetch.py`); `LLAMAY_REQUIRE_MODELS=1` makes a missing one a failure.
+//! Real models, where the cache folder has them (`tools/fetch.py`). `LLAMAY_REQUIRE_MODELS=1` makes it a failure if one of
+//! those is missing that `fetch.py --all-test` brings.
 
 mod common;
 
@@ -12,6 +13,8 @@ use llamay_engine::{Cancel, Chat, GenerateOptions, Isa, Model};
 
 const SMOLLM2: &str = "smollm2-135m-instruct-q4_1.gguf";
 const GEMMA3: &str = "gemma-3-270m-q4_k_m.gguf";
+/// Half a gigabyte of matrices in four block formats, which is tested where somebody has fetched it.
+const QWEN2: &str = "qwen2.5-coder-0.5b-instruct.gguf";
 
 /// The model's path, or `None` with a line that says it is skipped.
 fn path(name: &str) -> Option<PathBuf> {
@@ -23,7 +26,8 @@ fn path(name: &str) -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
-    assert!(std::env::var_os("LLAMAY_REQUIRE_MODELS").is_none(), "{name} is not in the cache folder");
+    let required = name != QWEN2 && std::env::var_os("LLAMAY_REQUIRE_MODELS").is_some();
+    assert!(!required, "{name} is not in the cache folder");
     eprintln!("skipped: {name} is not in the cache folder");
     None
 }
@@ -43,7 +47,11 @@ fn greedy(max_tokens: usize) -> GenerateOptions {
 fn greedy_tokens_are_those_of_llama_cpp() {
     let question = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n\
                     <|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n";
+    let task = "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n\
+                <|im_start|>user\nWrite a Python function that reverses a string.<|im_end|>\n<|im_start|>assistant\n";
     for (name, prompt, want) in [
+        (QWEN2, task, [8420, 594, 264, 13_027, 729, 429, 17_431, 288]),
+        (QWEN2, "fn fibonacci(n: u32) -> u64 {\n", [262, 421, 308, 2651, 220, 16, 341, 286]),
         (SMOLLM2, question, [60, 23, 39614, 1141, 552, 28, 2618, 2828]),
         (
             GEMMA3,
@@ -51,7 +59,7 @@ fn greedy_tokens_are_those_of_llama_cpp() {
             [506, 7488, 528, 1023, 10321, 1458, 236_761, 1030],
         ),
     ] {
-        let Some(model) = open(name, Isa::best(None), 2) else { return };
+        let Some(model) = open(name, Isa::best(None), 2) else { continue };
         let prompt =
             model.tokenizer().encode(prompt, EncodeOptions { add_special: true, parse_special: true });
         let done = model.session().generate(&prompt, &greedy(8), &Cancel::new(), &mut |_| {}).unwrap();
