@@ -43,6 +43,7 @@ mod granite;
 mod granitemoe;
 mod hunyuan;
 mod llama;
+pub mod lora;
 mod mistral3;
 mod moe;
 #[cfg(feature = "test-data")]

@@ -5,6 +5,7 @@
 //! included, so that one file serves the tests of every crate. With `F32` weights, a shape that names a
 //! [reference](Shape::reference) has to reproduce its logits.
 
+mod adapter;
 mod encode;
 mod table;
 mod vocabulary;
@@ -17,6 +18,7 @@ use llamay_gguf::Writer;
 
 use table::Key;
 
+pub use adapter::lora_adapter;
 pub use table::Shape;
 pub use vocabulary::N_VOCAB;
 
