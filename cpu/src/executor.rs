@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use llamay_plan::{
     Batch, ExecError, Executor, Index, KvType, LoadOptions, Op, PageId, Plan, Progress, Rope, Rows, SlotId,
-    WeightSource,
+    StepChange, WeightSource,
 };
 
 use crate::attend::{Attend, AttendScratch};
@@ -35,6 +35,8 @@ pub struct CpuExecutor {
     plan: Arc<Plan>,
     kernels: Kernels,
     steps: Vec<Loaded>,
+    /// Steps that do not run, one flag a step.
+    skipped: Vec<bool>,
     slots: Slots,
     cache: KvCache,
     /// For each rotary table the batch's cosines and sines, a row of pairs a token.
@@ -96,6 +98,7 @@ impl CpuExecutor {
             slots: Slots::new(&plan),
             cache: KvCache::new(&plan, options.kv),
             angles: vec![(Vec::new(), Vec::new()); plan.ropes.len()],
+            skipped: vec![false; steps.len()],
             steps,
             kernels,
             plan,
@@ -120,6 +123,9 @@ impl CpuExecutor {
         }
         let mut n = n_tokens;
         for (i, step) in plan.steps.iter().enumerate() {
+            if self.skipped[i] {
+                continue;
+            }
             for out in step.op.outputs() {
                 // Only as many rows as are used: the logits of a whole prompt would be larger than the model.
                 let rows = if matches!(step.op, Op::Select { .. }) { batch.n_logits() } else { n };
@@ -386,5 +392,20 @@ impl Executor for CpuExecutor {
 
     fn copy_page(&mut self, group: usize, from: PageId, to: PageId) {
         self.cache.copy_page(group, from, to);
+    }
+
+    fn change_steps(&mut self, changes: &[(usize, StepChange)]) -> Result<(), ExecError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        // The plan may be shared with whoever loaded it, for whom it stays as it was.
+        let plan = Arc::make_mut(&mut self.plan);
+        for (i, change) in changes {
+            self.skipped[*i] = *change == StepChange::Skip;
+            if let (StepChange::Scale(to), Op::Add { scale, .. }) = (change, &mut plan.steps[*i].op) {
+                *scale = *to;
+            }
+        }
+        Ok(())
     }
 }

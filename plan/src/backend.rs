@@ -74,6 +74,17 @@ pub trait Backend: Send + Sync {
     ) -> Result<Box<dyn Executor>, ExecError>;
 }
 
+/// How a step of a loaded plan runs from now on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StepChange {
+    /// As the plan has it, or as it was last scaled.
+    Run,
+    /// Not at all: its outputs stay as they are.
+    Skip,
+    /// With this factor. Only for [`Op::Add`].
+    Scale(f32),
+}
+
 /// A plan with its weights on a device.
 pub trait Executor: Send {
     /// Runs the batch and puts the logits of the tokens that want them into `logits`, row after row of `n_vocab`.
@@ -87,6 +98,13 @@ pub trait Executor: Send {
 
     /// Copies a page in every layer of a group.
     fn copy_page(&mut self, group: usize, from: PageId, to: PageId);
+
+    /// Changes steps, by their index in the plan, for all forward calls to come. Nothing is computed anew: what is in the
+    /// cache stays.
+    ///
+    /// The plan stays valid whichever steps are skipped: whoever asks has made sure that their outputs have no other reader
+    /// or are written by another step too.
+    fn change_steps(&mut self, changes: &[(usize, StepChange)]) -> Result<(), ExecError>;
 }
 
 /// What goes wrong while loading or running.

@@ -10,7 +10,7 @@ mod op;
 mod placement;
 mod plan;
 
-pub use backend::{Backend, ExecError, Executor, LoadOptions, Progress, Refusal, WeightSource};
+pub use backend::{Backend, ExecError, Executor, LoadOptions, Progress, Refusal, StepChange, WeightSource};
 pub use batch::{Batch, BatchToken, KV_PAGE, KvType, PageId, Run};
 pub use kv::{KV_ROLLBACK, KvGroup, KvLayer, NO_PAGE};
 pub use llamay_formats::Format;
