@@ -14,6 +14,14 @@ pub enum Error {
     /// The model in the file cannot be run.
     #[error(transparent)]
     Model(#[from] llamay_model::ModelError),
+    /// An adapter cannot be used.
+    #[error("{name}: {source}")]
+    Adapter {
+        /// Its file.
+        name: String,
+        /// Why.
+        source: Box<llamay_model::lora::LoraError>,
+    },
     /// The vocabulary cannot be used.
     #[error(transparent)]
     Tokenizer(#[from] llamay_tokenizer::Error),
@@ -91,4 +99,11 @@ pub enum Error {
     /// Something that was asked for cannot be done, in a whole sentence.
     #[error("{0}")]
     Unfit(String),
+}
+
+impl Error {
+    /// An error of the adapter of this name.
+    pub(crate) fn adapter(name: &str, source: llamay_model::lora::LoraError) -> Error {
+        Error::Adapter { name: name.to_owned(), source: Box::new(source) }
+    }
 }

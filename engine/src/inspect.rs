@@ -3,9 +3,11 @@
 use llamay_cpu::CpuBackend;
 use llamay_gguf::{Gguf, TensorType};
 use llamay_model::PlanOptions;
+use llamay_model::lora::{Adapter, LoraError, is_adapter};
 use llamay_plan::{Backend, KvGroup, Op, Placement, Plan};
 use llamay_tokenizer::{Kind, Tokenizer};
 
+use crate::adapters::{self, AdapterSource};
 use crate::model::context;
 use crate::{Error, Memory, Model, Options};
 
@@ -28,6 +30,8 @@ pub struct Inspection {
     pub vocabulary: Result<Vocabulary, Error>,
     /// Whether the file has a chat template.
     pub has_template: bool,
+    /// The adapter that the file holds in place of a model, or why it cannot be used; `None` for a model.
+    pub adapter: Option<Result<Adapter, LoraError>>,
 }
 
 /// Tensors of one type.
@@ -107,6 +111,7 @@ impl Model {
             run: runnable(gguf, options),
             vocabulary: vocabulary(gguf),
             has_template: matches!(gguf.metadata().str("tokenizer.chat_template"), Ok(Some(_))),
+            adapter: is_adapter(gguf).then(|| Adapter::read(gguf)),
         }
     }
 }
@@ -128,7 +133,9 @@ fn formats(gguf: &Gguf) -> Vec<FormatUse> {
 }
 
 fn runnable(gguf: &Gguf, options: &Options) -> Result<Runnable, Error> {
-    let loaded = llamay_model::load_with(gguf, PlanOptions { n_ctx: options.context })?;
+    adapters::refuse(gguf)?;
+    let mut loaded = llamay_model::load_with(gguf, PlanOptions { n_ctx: options.context })?;
+    adapters::apply_all(&mut loaded.plan, &AdapterSource::open_all(&options.adapters)?)?;
     let plan = &loaded.plan;
     let cpu = CpuBackend::new(options.isa, options.threads.unwrap_or_else(llamay_cpu::available_threads));
     let placement = Placement::compute(plan, None, &cpu, None)?;
@@ -173,7 +180,7 @@ fn vocabulary(gguf: &Gguf) -> Result<Vocabulary, Error> {
 mod tests {
     use llamay_formats::Format;
     use llamay_gguf::Writer;
-    use llamay_model::shapes::Shape;
+    use llamay_model::shapes::{Shape, lora_adapter};
 
     use super::*;
 
@@ -212,5 +219,18 @@ mod tests {
         assert!(seen.run.unwrap_err().to_string().contains("mamba"));
         assert!(seen.vocabulary.is_err());
         assert_eq!((seen.n_params, seen.tensor_bytes), (4, 16));
+        assert!(seen.adapter.is_none());
+    }
+
+    #[test]
+    fn an_adapter_is_no_model_and_says_what_it_is() {
+        let shape = Shape::named("llama-gqa").unwrap();
+        let plan = llamay_model::plan(&Gguf::from_bytes(shape.gguf(Format::F32).unwrap()).unwrap()).unwrap();
+        let gguf = Gguf::from_bytes(lora_adapter(&plan, 4, 8.0, 1).unwrap()).unwrap();
+        let seen = Model::inspect(&gguf, &Options::default());
+        assert!(seen.run.unwrap_err().to_string().contains("--lora"));
+        let adapter = seen.adapter.unwrap().unwrap();
+        assert_eq!((adapter.architecture(), adapter.ranks(), adapter.alpha()), ("llama", (4, 4), 8.0));
+        assert_eq!(adapter.n_params(), seen.n_params);
     }
 }

@@ -14,6 +14,7 @@
 //!
 //! Every result is the same bits whatever the threads, the instruction set, and the other sessions of a batch.
 
+mod adapters;
 mod cache;
 mod cancel;
 mod chat;
@@ -30,6 +31,7 @@ mod session;
 mod source;
 pub mod verify;
 
+pub use adapters::{AdapterFile, AdapterInfo, AdapterSource};
 pub use cancel::Cancel;
 pub use chat::{Chat, Reply};
 pub use error::Error;
@@ -37,6 +39,7 @@ pub use generate::{Finish, GenerateOptions, Generation, Stats};
 pub use inspect::{ExpertUse, FormatUse, Inspection, Runnable, Vocabulary};
 pub use llamay_cpu::{Isa, available_threads};
 pub use llamay_gguf as gguf;
+pub use llamay_model::lora;
 pub use llamay_plan as plan;
 pub use llamay_plan::KvType;
 pub use llamay_tokenizer as tokenizer;

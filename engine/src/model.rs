@@ -10,6 +10,7 @@ use llamay_plan::{Backend, Executor, KvType, LoadOptions, Placement, Plan};
 use llamay_tokenizer::Tokenizer;
 use llamay_tokenizer::template::ChatTemplate;
 
+use crate::adapters::{self, AdapterSource};
 use crate::pages::Pages;
 use crate::source::GgufWeights;
 use crate::{Error, Options, Session};
@@ -42,8 +43,17 @@ pub(crate) struct State {
     pub(crate) executor: Box<dyn Executor>,
     /// One a group of cache layers.
     pub(crate) pages: Vec<Pages>,
+    /// LoRA adapters in the plan, and their scales.
+    pub(crate) adapters: Vec<adapters::Loaded>,
     /// Logits of the last call; kept, since a fresh buffer of that size costs page faults for every token.
     pub(crate) logits: Vec<f32>,
+}
+
+impl State {
+    /// Whether no session holds tokens.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pages.iter().all(Pages::all_free)
+    }
 }
 
 /// What a model takes, in bytes.
@@ -102,18 +112,37 @@ impl Model {
         options: &Options,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<Model, Error> {
+        Model::with_adapters(gguf, AdapterSource::open_all(&options.adapters)?, options, progress)
+    }
+
+    /// As [`Model::from_gguf`], with adapters that are open already, or made in memory, in place of those of the options.
+    ///
+    /// # Errors
+    /// As [`Model::open`]; and an adapter that does not fit the model.
+    pub fn with_adapters(
+        gguf: Gguf,
+        adapters: Vec<AdapterSource>,
+        options: &Options,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Model, Error> {
+        adapters::refuse(&gguf)?;
         let gguf = Arc::new(gguf);
         let loaded = llamay_model::load_with(&gguf, PlanOptions { n_ctx: options.context })?;
-        let plan = Arc::new(loaded.plan);
+        let mut plan = loaded.plan;
+        let (applied, odd) = adapters::apply_all(&mut plan, &adapters)?;
+        let plan = Arc::new(plan);
         let tokenizer = Tokenizer::from_gguf(&gguf)?;
         let context = context(&plan, options)?;
-        let warnings = warnings(&plan, &loaded.unused, options);
+        let mut warnings = warnings(&plan, &loaded.unused, options);
+        warnings.extend(odd);
         let threads = options.threads.unwrap_or_else(llamay_cpu::available_threads);
         let cpu = CpuBackend::new(options.isa, threads);
         let placement = Placement::compute(&plan, None, &cpu, None)?;
         check_memory(&plan, options, cpu.free_memory())?;
-        let source = Arc::new(GgufWeights::new(Arc::clone(&gguf), Arc::clone(&plan)));
-        let executor = cpu.load(Arc::clone(&plan), source, LoadOptions { kv: options.kv }, progress)?;
+        let files = adapters.into_iter().map(|a| a.gguf).collect();
+        let source = Arc::new(GgufWeights::new(Arc::clone(&gguf), files, Arc::clone(&plan)));
+        let mut executor = cpu.load(Arc::clone(&plan), source, LoadOptions { kv: options.kv }, progress)?;
+        executor.change_steps(&adapters::initial_changes(&applied))?;
         let pages: Vec<Pages> = plan.kv_groups().into_iter().map(Pages::new).collect();
         let inner = Inner {
             placement_line: placement.line(&plan, None, &cpu),
@@ -126,7 +155,7 @@ impl Model {
             plan,
             tokenizer,
             warnings,
-            state: Mutex::new(State { executor, pages, logits: Vec::new() }),
+            state: Mutex::new(State { executor, pages, adapters: applied, logits: Vec::new() }),
         };
         Ok(Model { inner: Arc::new(inner) })
     }

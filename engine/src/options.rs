@@ -3,7 +3,7 @@
 use llamay_cpu::Isa;
 use llamay_plan::KvType;
 
-use crate::Error;
+use crate::{AdapterFile, Error};
 
 /// Options of [`crate::Model::open`]. The default takes everything from the machine and the model.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +18,8 @@ pub struct Options {
     pub kv: KvType,
     /// Tokens of one forward call in prefill; `None` for 512.
     pub batch: Option<usize>,
+    /// LoRA adapters, applied in this order.
+    pub adapters: Vec<AdapterFile>,
 }
 
 impl Options {

@@ -49,15 +49,14 @@ impl Pages {
         self.owners[page as usize] > 1
     }
 
+    /// Whether no page has an owner.
+    pub(crate) fn all_free(&self) -> bool {
+        self.free.len() == self.owners.len()
+    }
+
     /// Pages that exist, owned or free.
     fn len(&self) -> usize {
         self.owners.len()
-    }
-
-    /// Whether nobody owns a page.
-    #[cfg(test)]
-    pub(crate) fn all_free(&self) -> bool {
-        self.free.len() == self.owners.len()
     }
 }
 
@@ -160,6 +159,10 @@ mod tests {
         }
 
         fn copy_page(&mut self, _: usize, _: PageId, _: PageId) {}
+
+        fn change_steps(&mut self, _: &[(usize, llamay_plan::StepChange)]) -> Result<(), ExecError> {
+            Ok(())
+        }
     }
 
     fn pool(window: Option<u32>) -> Pages {

@@ -3,6 +3,7 @@
 //! Any GGUF file will do, also of architectures that llamay does not run. Tensors are read, encoded and written one strip
 //! of rows after another, so memory stays small whatever the model.
 
+mod merge;
 mod recipe;
 mod strips;
 
@@ -15,7 +16,9 @@ use llamay_gguf::{Endian, Gguf, TensorInfo, TensorType, Writer};
 
 pub use recipe::Recipe;
 
-use crate::{Cancel, Error};
+use merge::Merge;
+
+use crate::{AdapterSource, Cancel, Error};
 
 /// What a quantisation did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +36,8 @@ pub struct Quantized {
     pub fallbacks: Vec<(usize, Format, Format)>,
     /// Converted tensors that were quantised before, so that their losses add up.
     pub requantized: usize,
+    /// Tensors that adapters changed, whether their format did or not.
+    pub merged: usize,
 }
 
 /// A tensor that is about to be written.
@@ -48,29 +53,32 @@ pub struct Progress<'a> {
     pub format: TensorType,
 }
 
-/// Writes `input` to the file `output`, with its matrices as `recipe` says.
+/// Writes `input` to the file `output`, with its matrices as `recipe` says, and with `adapters` added to its weights.
 ///
 /// The file appears under its name only when it is complete. `progress` hears of every strip of rows.
 ///
 /// # Errors
 /// A tensor of unknown type, a weight that is not finite or that the format cannot hold, a file that cannot be written,
-/// a cancelled run. Nothing is left behind then.
+/// a cancelled run, an adapter that does not fit. Nothing is left behind then.
 pub fn quantize(
     input: &Gguf,
+    adapters: &[AdapterSource],
     output: &Path,
     recipe: &Recipe,
     threads: usize,
     cancel: &Cancel,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Quantized, Error> {
+    let merge = Merge::new(input, adapters)?;
     let partial = Partial::create(output)?;
-    let result = write(input, &partial, recipe, threads, cancel, progress)?;
+    let result = write(input, &merge, &partial, recipe, threads, cancel, progress)?;
     partial.rename(output)?;
     Ok(result)
 }
 
 fn write(
     input: &Gguf,
+    merge: &Merge<'_>,
     partial: &Partial,
     recipe: &Recipe,
     threads: usize,
@@ -100,7 +108,8 @@ fn write(
     for (tensor, chosen) in input.tensors().iter().zip(&formats) {
         let (from, to) = (tensor.format()?, chosen.format);
         let before = result.bytes_before;
-        strips::convert(input, tensor, to, threads, &mut |strip, bytes_read| {
+        let products = merge.products(tensor)?;
+        strips::convert(input, tensor, to, &products, threads, &mut |strip, bytes_read| {
             if cancel.is_cancelled() {
                 return Err(Error::Unfit("stopped; no file was written".to_owned()));
             }
@@ -110,12 +119,11 @@ fn write(
             body.write(strip).map_err(|e| partial.unwritable(e))
         })?;
         result.bytes_before += tensor.n_bytes().unwrap_or(0);
-        if from == to {
-            result.copied += 1;
-        } else {
-            result.converted += 1;
-            result.requantized += usize::from(!from.is_plain());
-        }
+        let merged = merge.changes(tensor);
+        result.merged += usize::from(merged);
+        result.converted += usize::from(from != to);
+        result.copied += usize::from(from == to && !merged);
+        result.requantized += usize::from((from != to || merged) && !from.is_plain());
     }
     body.finish().map_err(|e| partial.unwritable(e))?;
     Ok(result)

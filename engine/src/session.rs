@@ -291,7 +291,7 @@ mod tests {
     use llamay_formats::Format;
     use llamay_gguf::Gguf;
     use llamay_model::shapes::{N_VOCAB, Shape};
-    use llamay_plan::{Executor, PageId};
+    use llamay_plan::{Executor, PageId, StepChange};
 
     use super::*;
     use crate::Options;
@@ -324,6 +324,10 @@ mod tests {
 
         fn copy_page(&mut self, group: usize, from: PageId, to: PageId) {
             self.device.as_mut().expect("a device").copy_page(group, from, to);
+        }
+
+        fn change_steps(&mut self, changes: &[(usize, StepChange)]) -> Result<(), ExecError> {
+            self.call()?.change_steps(changes)
         }
     }
 

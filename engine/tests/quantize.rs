@@ -21,7 +21,8 @@ fn quantized(name: &str, recipe: &str, pure: bool) -> Gguf {
     let path: PathBuf =
         std::env::temp_dir().join(format!("llamay-{name}-{recipe}-{pure}-{}.gguf", std::process::id()));
     let recipe = Recipe::named(recipe, pure).expect("a known recipe");
-    quantize(&input, &path, &recipe, 2, &Cancel::new(), &mut |_| {}).expect("a model that can be quantized");
+    quantize(&input, &[], &path, &recipe, 2, &Cancel::new(), &mut |_| {})
+        .expect("a model that can be quantized");
     let bytes = std::fs::read(&path).expect("the file that was written");
     std::fs::remove_file(&path).expect("it can be removed");
     Gguf::from_bytes(bytes).expect("a valid file")
