@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use llamay_engine::gguf::Gguf;
-use llamay_engine::{KvType, MAX_THREADS, Model, Options};
+use llamay_engine::{AdapterFile, KvType, MAX_THREADS, Model, Options};
 
 use crate::error::CliError;
 use crate::{
@@ -64,6 +64,29 @@ pub(crate) struct RunOptions {
     /// Element type of the KV cache
     #[arg(long, value_name = "TYPE", default_value = "f16")]
     pub(crate) kv_type: Kv,
+    #[command(flatten)]
+    pub(crate) adapters: Adapters,
+}
+
+/// The option that names LoRA adapters.
+#[derive(clap::Args)]
+pub(crate) struct Adapters {
+    /// A LoRA adapter, a GGUF file, and the factor of what it adds [default: 1]; may be repeated
+    #[arg(long, value_name = "FILE[:SCALE]", value_parser = adapter)]
+    pub(crate) lora: Vec<AdapterFile>,
+}
+
+/// A file, and behind its last colon a scale, if that is a number.
+fn adapter(text: &str) -> Result<AdapterFile, String> {
+    let scaled = text.rsplit_once(':').and_then(|(path, scale)| Some((path, scale.parse::<f32>().ok()?)));
+    let (path, scale) = scaled.unwrap_or((text, 1.0));
+    if path.is_empty() {
+        return Err("there is no file before the colon".to_owned());
+    }
+    if !scale.is_finite() {
+        return Err("the scale has to be a finite number".to_owned());
+    }
+    Ok(AdapterFile { path: path.into(), scale })
 }
 
 /// The parser of a number of threads.
@@ -101,6 +124,7 @@ impl RunOptions {
             context: self.ctx_size.or(env.context),
             kv: self.kv_type.into(),
             batch: Some(self.batch_size),
+            adapters: self.adapters.lora.clone(),
             ..env
         })
     }
@@ -138,6 +162,7 @@ pub(crate) fn open(
     let model = model?;
     let load_time = start.elapsed();
     output::note(model.placement());
+    model.adapters().iter().for_each(|adapter| output::note(&adapter.to_string()));
     model.warnings().iter().for_each(|warning| output::note(&format!("warning: {warning}")));
     Ok(Opened { model, load_time })
 }
@@ -147,6 +172,19 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn an_adapter_may_have_a_scale() {
+        let is = |text: &str, path: &str, scale| {
+            assert_eq!(adapter(text), Ok(AdapterFile { path: path.into(), scale }), "{text}");
+        };
+        is("a.gguf", "a.gguf", 1.0);
+        is("a.gguf:0.5", "a.gguf", 0.5);
+        is("a.gguf:-1", "a.gguf", -1.0);
+        is("C:\\a.gguf", "C:\\a.gguf", 1.0);
+        is("C:\\a.gguf:2e-1", "C:\\a.gguf", 0.2);
+        assert!(adapter(":0.5").is_err() && adapter("a.gguf:inf").is_err() && adapter("").is_err());
+    }
 
     #[test]
     fn definitions_are_consistent() {

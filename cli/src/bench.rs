@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use crate::args::{self, Kv};
+use crate::args::{self, Adapters, Kv};
 use crate::error::CliError;
 use crate::output;
 use measure::Case;
@@ -63,6 +63,8 @@ pub(crate) struct Args {
     /// Element types of the KV cache
     #[arg(long, value_name = "TYPE", value_delimiter = ',', default_value = "f16", help_heading = CASES)]
     kv_type: Vec<Kv>,
+    #[command(flatten)]
+    adapters: Adapters,
     /// Times that each case is timed
     #[arg(short = 'r', long, value_name = "N", value_parser = args::positive(), default_value_t = 5)]
     repetitions: usize,
@@ -119,7 +121,7 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let bar = output::bar((n_cases * args.repetitions) as u64, "[{bar:30}] {pos}/{len} {msg}");
     for path in args.models.iter().chain(&args.model) {
         for case in cases(args) {
-            let opened = measure::open(path, case, &shapes)?;
+            let opened = measure::open(path, case, &shapes, &args.adapters)?;
             for shape in &shapes {
                 bar.set_message(shape.name());
                 let result = measure::measure(&opened, case, *shape, args.repetitions, &|| bar.inc(1))?;

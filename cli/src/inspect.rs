@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use llamay_engine::gguf::{Endian, Gguf, Value as GgufValue};
+use llamay_engine::lora::{Adapter, LoraError};
 use llamay_engine::tokenizer::Kind;
 use llamay_engine::{Inspection, Model, Options, Runnable};
 use serde_json::{Map, Value, json};
@@ -116,6 +117,7 @@ fn as_json(gguf: &Gguf, seen: &Inspection, options: &Options, tensors: bool) -> 
         "formats": formats.collect::<Vec<_>>(),
         "tokenizer": tokenizer,
         "chat_template": seen.has_template,
+        "adapter": seen.adapter.as_ref().map(adapter_json),
         "run": run,
         "metadata": metadata,
     });
@@ -166,18 +168,9 @@ fn as_text(gguf: &Gguf, seen: &Inspection, options: &Options, tensors: bool) -> 
     let architecture = seen.architecture.as_deref().unwrap_or("not named");
     rows.push(row(&["architecture", &one_line(&format!("{architecture}{models}"))]));
     rows.push(row(&["parameters", &parameters(seen)]));
-    let vocabulary = match &seen.vocabulary {
-        Ok(v) => {
-            let pre = v.pre.map(|pre| format!(" ({pre})")).unwrap_or_default();
-            format!("{}{pre}, {} tokens", kind_name(v.kind), v.n_tokens)
-        }
-        Err(e) => format!("cannot be used: {e}"),
-    };
-    rows.push(row(&["tokenizer", &vocabulary]));
-    rows.push(row(&["chat template", if seen.has_template { "yes" } else { "no" }]));
-    match &seen.run {
-        Ok(run) => rows.extend(runnable_rows(run, options)),
-        Err(e) => rows.push(row(&["runs", &format!("no: {e}")])),
+    match &seen.adapter {
+        Some(adapter) => rows.extend(adapter_rows(adapter)),
+        None => rows.extend(model_rows(seen, options)),
     }
 
     let mut formats = vec![row(&["format", "tensors", "parameters", "bytes"])];
@@ -221,6 +214,62 @@ fn parameters(seen: &Inspection) -> String {
                 e.n_used, e.n_expert
             )
         }
+    }
+}
+
+/// What only models have.
+fn model_rows(seen: &Inspection, options: &Options) -> Vec<Vec<String>> {
+    let vocabulary = match &seen.vocabulary {
+        Ok(v) => {
+            let pre = v.pre.map(|pre| format!(" ({pre})")).unwrap_or_default();
+            format!("{}{pre}, {} tokens", kind_name(v.kind), v.n_tokens)
+        }
+        Err(e) => format!("cannot be used: {e}"),
+    };
+    let mut rows = vec![
+        row(&["tokenizer", &vocabulary]),
+        row(&["chat template", if seen.has_template { "yes" } else { "no" }]),
+    ];
+    match &seen.run {
+        Ok(run) => rows.extend(runnable_rows(run, options)),
+        Err(e) => rows.push(row(&["runs", &format!("no: {e}")])),
+    }
+    rows
+}
+
+fn adapter_rows(adapter: &Result<Adapter, LoraError>) -> Vec<Vec<String>> {
+    let adapter = match adapter {
+        Ok(adapter) => adapter,
+        Err(e) => return vec![row(&["adapter", &format!("cannot be used: {e}")])],
+    };
+    let (least, most) = adapter.ranks();
+    let rank = if least == most { most.to_string() } else { format!("{least} to {most}") };
+    let alpha = adapter.alpha();
+    let mut rows = vec![
+        row(&[
+            "adapter",
+            &format!("LoRA for {} models; use it with --lora", one_line(adapter.architecture())),
+        ]),
+        row(&["rank", &format!("{rank}, alpha {alpha}")]),
+        row(&["changes", &format!("{} tensors", adapter.pairs().len())]),
+    ];
+    if !adapter.unused().is_empty() {
+        rows.push(row(&["unused tensors", &one_line(&adapter.unused().join(", "))]));
+    }
+    rows
+}
+
+fn adapter_json(adapter: &Result<Adapter, LoraError>) -> Value {
+    match adapter {
+        Ok(adapter) => json!({
+            "usable": true,
+            "architecture": adapter.architecture(),
+            "alpha": adapter.alpha(),
+            "ranks": [adapter.ranks().0, adapter.ranks().1],
+            "changes": adapter.pairs().iter().map(|p| p.tensor.as_str()).collect::<Vec<_>>(),
+            "unused_tensors": adapter.unused(),
+        }),
+        Err(e) => json!({ "usable": false, "reason": e.to_string() }),
     }
 }
 

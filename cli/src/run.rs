@@ -7,6 +7,7 @@ use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use llamay_engine::lora::is_adapter;
 use llamay_engine::tokenizer::EncodeOptions;
 use llamay_engine::tokenizer::template::ChatTemplate;
 use llamay_engine::{Cancel, Chat, Error, Finish, GenerateOptions, Generation, Model};
@@ -62,7 +63,8 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let options = args.generation.options()?;
     let prompt = if args.interactive { None } else { prompt(args)? };
     let opened = args::open(&args.model, &args.run.options()?, |gguf| {
-        if args.raw {
+        // An adapter has no template either; the engine says that it is no model.
+        if args.raw || is_adapter(gguf) {
             return Ok(());
         }
         let source = gguf.metadata().str("tokenizer.chat_template").map_err(Error::from)?;

@@ -8,7 +8,7 @@ use llamay_engine::verify::{Check, Mode, verify};
 use llamay_engine::{Isa, Model, Options, available_threads};
 use serde_json::json;
 
-use crate::args::{self, Kv};
+use crate::args::{self, Adapters, Kv};
 use crate::error::CliError;
 use crate::output;
 
@@ -35,6 +35,8 @@ pub(crate) struct Args {
     /// Element type of the KV cache
     #[arg(long, value_name = "TYPE", default_value = "f16")]
     kv_type: Kv,
+    #[command(flatten)]
+    adapters: Adapters,
     /// Print one object: equal, n_prompt, checks (isa, threads, mode, equal, difference)
     #[arg(long)]
     json: bool,
@@ -50,6 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
         context: Some(args.n_prompt),
         batch: Some(args.n_prompt),
         kv: args.kv_type.into(),
+        adapters: args.adapters.lora.clone(),
         ..Options::from_env()?
     };
     let n_checks = Isa::available().len() * threads * Mode::ALL.len();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use llamay_engine::{Cancel, Logits, Model, Options, Session};
 
 use super::Shape;
-use crate::args::{self, Kv};
+use crate::args::{self, Adapters, Kv};
 use crate::error::CliError;
 
 /// How a shape is run.
@@ -39,12 +39,18 @@ pub(super) struct Measured {
 }
 
 /// Opens the model with a context that holds the longest shape.
-pub(super) fn open(path: &Path, case: Case, shapes: &[Shape]) -> Result<Opened, CliError> {
+pub(super) fn open(
+    path: &Path,
+    case: Case,
+    shapes: &[Shape],
+    adapters: &Adapters,
+) -> Result<Opened, CliError> {
     let env = Options::from_env()?;
     let options = Options {
         threads: case.threads.or(env.threads),
         context: shapes.iter().map(Shape::context).max(),
         kv: case.kv.into(),
+        adapters: adapters.lora.clone(),
         batch: Some(case.n_batch.min(case.n_ubatch)),
         ..env
     };
