@@ -157,7 +157,7 @@ pub(crate) fn changed_bytes(base: &Gguf, changes: &[Change], weights: bool) -> O
         end = end.checked_add(n_bytes(dims, format)?).filter(|end| *end <= LARGEST)?.next_multiple_of(32);
     }
     let mut head = vec![];
-    drop(writer.begin(&mut head).ok()?);
+    writer.begin(&mut head).ok()?;
     // Zeros that nobody reads cost nothing.
     let mut file = vec![0; head.len() + end];
     file[..head.len()].copy_from_slice(&head);
