@@ -7,15 +7,15 @@
 //! | plane | words for 32 weights | content |
 //! |---|---|---|
 //! | 4 bits | 4 | byte `i` of word `j`: weight `4j + i` in the low, weight `16 + 4j + i` in the high nibble |
-//! | 5th bit | 1 | bit `s` of byte `i`: weight `4s + i` |
-//! | 5th and 6th bit | 2 | bits `2t, 2t + 1` of byte `i` of word `j`: weight `16j + 4t + i` |
+//! | 3rd or 5th bit | 1 | bit `s` of byte `i`: weight `4s + i` |
+//! | 1st and 2nd, or 5th and 6th bit | 2 | bits `2t, 2t + 1` of byte `i` of word `j`: weight `16j + 4t + i` |
 //! | 8 bits | 8 | byte `i` of word `j`: weight `4j + i`, plus 128 |
 //!
-//! All planes are unsigned; a format's offset (8, 16, 32, 128) is taken off through the activation's sums. IQ4_NL and MXFP4
+//! All planes are unsigned; a format's offset (4, 8, 16, 32, 128) is taken off through the activation's sums. IQ4_NL and MXFP4
 //! keep their codes, which the kernel looks up, and MXFP4 its scale as bfloat16. The packed
 //! weights are as large as the file's, but for the last group's padding and for 4 bytes more in a Q4_K or Q5_K block.
 
-use llamay_formats::{Format, mxfp4, q4_k};
+use llamay_formats::{Format, mxfp4, q2_k, q3_k, q4_k};
 
 use crate::memory::AlignedBytes;
 
@@ -34,7 +34,7 @@ pub(crate) struct PackFormat {
 /// A block taken apart.
 struct Block {
     scales: [u16; 2],
-    pairs: [[u8; 2]; 8],
+    pairs: [[u8; 2]; 16],
     words: [u32; 48],
 }
 
@@ -49,6 +49,8 @@ impl PackFormat {
             Format::Q8_0 => (1, 0, 8, split_q8_0),
             Format::IQ4_NL => (1, 0, 4, split_q4_0),
             Format::MXFP4 => (1, 0, 4, split_mxfp4),
+            Format::Q2_K => (2, 16, 16, split_q2_k),
+            Format::Q3_K => (1, 8, 24, split_q3_k),
             Format::Q4_K => (2, 8, 32, split_q4_k),
             Format::Q5_K => (2, 8, 40, split_q5_k),
             Format::Q6_K => (1, 8, 48, split_q6_k),
@@ -148,6 +150,40 @@ fn k_factors(block: &[u8], out: &mut Block) {
     for p in 0..4 {
         out.pairs[p] = [scales[2 * p], scales[2 * p + 1]];
         out.pairs[4 + p] = [mins[2 * p], mins[2 * p + 1]];
+    }
+}
+
+/// The plane of bit pairs of 32 weights.
+fn bit_pairs(q: &[i8], words: &mut [u32]) {
+    for (word, q) in words.iter_mut().zip(q.chunks_exact(16)) {
+        *word = (q.iter().enumerate())
+            .fold(0, |word, (k, q)| word | (*q as u32 & 3) << (8 * (k % 4) + 2 * (k / 4)));
+    }
+}
+
+fn split_q2_k(block: &[u8], out: &mut Block) {
+    out.scales = [u16_at(block, 80), u16_at(block, 82)];
+    let (scales, mins) = q2_k::unpack_scales(&block[..16]);
+    for p in 0..8 {
+        out.pairs[p] = [scales[2 * p], scales[2 * p + 1]];
+        out.pairs[8 + p] = [mins[2 * p], mins[2 * p + 1]];
+    }
+    for (q, words) in q2_k::quants(block).chunks_exact(32).zip(out.words.chunks_exact_mut(2)) {
+        bit_pairs(q, words);
+    }
+}
+
+fn split_q3_k(block: &[u8], out: &mut Block) {
+    out.scales[0] = u16_at(block, 108);
+    let scales = q3_k::unpack_scales(&block[96..108]);
+    for p in 0..8 {
+        out.pairs[p] = [scales[2 * p] as u8, scales[2 * p + 1] as u8];
+    }
+    let q = q3_k::quants(block).map(|q| q + 4);
+    for (q, words) in q.chunks_exact(32).zip(out.words.chunks_exact_mut(3)) {
+        words[0] =
+            fifth_bits((q.iter().enumerate()).fold(0, |bits, (k, q)| bits | (*q as u32 >> 2 & 1) << k));
+        bit_pairs(q, &mut words[1..]);
     }
 }
 
@@ -270,7 +306,7 @@ pub(crate) fn pack_group(format: Format, k: usize, lanes: usize, rows: &[u8], ou
     let row_bytes = n_blocks * format.block_bytes();
     let Sizes { quants_at, block_bytes, .. } = Sizes::of(&f, n_blocks, lanes);
     let (scales, quants) = out.split_at_mut(quants_at);
-    let mut parts = Block { scales: [0; 2], pairs: [[0; 2]; 8], words: [0; 48] };
+    let mut parts = Block { scales: [0; 2], pairs: [[0; 2]; 16], words: [0; 48] };
     for (r, row) in rows.chunks_exact(row_bytes).enumerate() {
         for (b, block) in row.chunks_exact(format.block_bytes()).enumerate() {
             (f.split)(block, &mut parts);

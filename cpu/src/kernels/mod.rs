@@ -268,6 +268,8 @@ mod sets {
                         Format::Q8_0 => matmul!(block, Q8_0),
                         Format::IQ4_NL => matmul!(block, Iq4Nl),
                         Format::MXFP4 => matmul!(block, Mxfp4),
+                        Format::Q2_K => matmul!(superblock, Q2K),
+                        Format::Q3_K => matmul!(superblock, Q3K),
                         Format::Q4_K => matmul!(superblock, Q4K),
                         Format::Q5_K => matmul!(superblock, Q5K),
                         Format::Q6_K => matmul!(superblock, Q6K),

@@ -1,9 +1,9 @@
-//! The matrix product over packed formats with integer factors in a block of 256: Q4_K, Q5_K, Q6_K.
+//! The matrix product over packed formats with integer factors in a block of 256: Q2_K to Q6_K.
 
 use llamay_formats::span_len;
 
 use super::simd::{Simd, four};
-use super::unpack::{BITS_4, BITS_5, BITS_6, unpack32, words32};
+use super::unpack::{BITS_2, BITS_3, BITS_4, BITS_5, BITS_6, unpack32, words32};
 use super::{MatArgs, Tile, for_each_tile};
 
 /// What sets one of these formats apart.
@@ -12,30 +12,37 @@ pub(crate) trait SuperKind {
     const BITS: u32;
     /// The largest unsigned weight.
     const MAX: i32;
-    /// True: a factor and a minimum for each 32 weights. False: a signed factor for each 16, and an offset of 32.
+    /// Weights of a factor: 16 or 32.
+    const RUN: usize;
+    /// Whether a run has an unsigned factor and a minimum; else it has a signed factor, and weights an offset.
     const MIN: bool;
+    /// The offset's logarithm to base 2.
+    const OFFSET_BITS: u32 = 0;
+    /// Pairs of factors, and of minima behind them.
+    const PAIRS: usize = 128 / Self::RUN * (1 + Self::MIN as usize);
 }
 
-pub(crate) struct Q4K;
-pub(crate) struct Q5K;
-pub(crate) struct Q6K;
-
-impl SuperKind for Q4K {
-    const BITS: u32 = BITS_4;
-    const MAX: i32 = 15;
-    const MIN: bool = true;
+macro_rules! kinds {
+    ($($name:ident: $bits:expr, $run:literal, $min:literal, $offset_bits:literal;)*) => {
+        $(
+            pub(crate) struct $name;
+            impl SuperKind for $name {
+                const BITS: u32 = $bits;
+                const MAX: i32 = (1 << $bits) - 1;
+                const RUN: usize = $run;
+                const MIN: bool = $min;
+                const OFFSET_BITS: u32 = $offset_bits;
+            }
+        )*
+    };
 }
 
-impl SuperKind for Q5K {
-    const BITS: u32 = BITS_5;
-    const MAX: i32 = 31;
-    const MIN: bool = true;
-}
-
-impl SuperKind for Q6K {
-    const BITS: u32 = BITS_6;
-    const MAX: i32 = 63;
-    const MIN: bool = false;
+kinds! {
+    Q2K: BITS_2, 16, true, 0;
+    Q3K: BITS_3, 16, false, 2;
+    Q4K: BITS_4, 32, true, 0;
+    Q5K: BITS_5, 32, true, 0;
+    Q6K: BITS_6, 16, false, 5;
 }
 
 /// All columns of `args`, `COLS` at a time.
@@ -87,7 +94,11 @@ unsafe fn tile_product<S: Simd, K: SuperKind, const C: usize>(s: S, args: &MatAr
                         let m = s.f_mul(m, s.f_splat(-1.0));
                         s.f_fma(d, s.f_from_i(isum[c]), s.f_mul(m, s.f_from_i(msum[c])))
                     } else {
-                        s.f_mul(d, s.f_from_i(s.i_sub(isum[c], s.i_shl::<5>(msum[c]))))
+                        let offset = match K::OFFSET_BITS {
+                            2 => s.i_shl::<2>(msum[c]),
+                            _ => s.i_shl::<5>(msum[c]),
+                        };
+                        s.f_mul(d, s.f_from_i(s.i_sub(isum[c], offset)))
                     };
                     let scale = s.f_splat(*x[c].add(layout.scales).cast::<f32>().add(b));
                     acc[c] = s.f_fma(scale, t, acc[c]);
@@ -112,13 +123,13 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
 ) -> ([S::I; C], [S::I; C]) {
     let lanes = S::LANES;
     let sub_bytes = words32(K::BITS) * 4 * lanes;
-    // SAFETY: a block is 8 vectors of pairs, then 8 runs of 32 weights for each row.
+    // SAFETY: a block is some vectors of pairs, then 8 runs of 32 weights for each row.
     unsafe {
-        let weights = block.add(8 * 2 * lanes);
+        let weights = block.add(K::PAIRS * 2 * lanes);
         let mut isum = [s.i_splat(0); C];
         let mut msum = [s.i_splat(0); C];
         for half in 0..4 {
-            if K::MIN {
+            if K::RUN == 32 {
                 let factors = s.pairs_u8(block.add(half * 2 * lanes));
                 let first = s.scale_low(factors);
                 let q = unpack32::<S>(s, K::BITS, weights.add(2 * half * sub_bytes));
@@ -137,7 +148,10 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
                 }
             } else {
                 for sub in [2 * half, 2 * half + 1] {
-                    let factors = s.pairs_i8(block.add(sub * 2 * lanes));
+                    let pairs = block.add(sub * 2 * lanes);
+                    let factors = if K::MIN { s.pairs_u8(pairs) } else { s.pairs_i8(pairs) };
+                    // What multiplies the sums: the minima, or the factors again, for the offset.
+                    let of_sums = if K::MIN { s.pairs_u8(pairs.add(8 * 2 * lanes)) } else { factors };
                     let (first, second) = (s.scale_low(factors), s.scale_high(factors));
                     let q = unpack32::<S>(s, K::BITS, weights.add(sub * sub_bytes));
                     for c in 0..C {
@@ -145,7 +159,7 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
                         isum[c] = s.dot_scaled::<0, 4>(&q, K::MAX, a, first, isum[c]);
                         isum[c] = s.dot_scaled::<4, 4>(&q, K::MAX, a.add(16), second, isum[c]);
                         let sums = x[c].add(layout.sums + 2 * (16 * b + 2 * sub)).cast();
-                        msum[c] = s.madd_pairs(msum[c], factors, s.i_splat(four(sums)));
+                        msum[c] = s.madd_pairs(msum[c], of_sums, s.i_splat(four(sums)));
                     }
                 }
             }

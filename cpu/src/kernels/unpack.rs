@@ -3,6 +3,10 @@
 use super::simd::Simd;
 
 /// Bits of a weight, which name the planes of its format.
+pub(crate) const BITS_2: u32 = 2;
+/// Two words of lower bit pairs behind one plane of third bits.
+pub(crate) const BITS_3: u32 = 3;
+/// One 4-bit plane.
 pub(crate) const BITS_4: u32 = 4;
 /// One 4-bit plane behind one plane of fifth bits.
 pub(crate) const BITS_5: u32 = 5;
@@ -28,6 +32,35 @@ pub(crate) unsafe fn unpack32<S: Simd>(s: S, bits: u32, p: *const u8) -> [S::I; 
     };
     if bits == BITS_8 {
         return std::array::from_fn(word);
+    }
+    if bits == BITS_2 || bits == BITS_3 {
+        let m = s.i_splat(0x0303_0303);
+        let pairs = |w: S::I| {
+            [
+                s.i_and(w, m),
+                s.i_and(s.i_shr::<2>(w), m),
+                s.i_and(s.i_shr::<4>(w), m),
+                s.i_and(s.i_shr::<6>(w), m),
+            ]
+        };
+        let first = words32(bits) - 2;
+        let ([a, b, c, d], [e, f, g, h]) = (pairs(word(first)), pairs(word(first + 1)));
+        let q = [a, b, c, d, e, f, g, h];
+        if bits == BITS_2 {
+            return q;
+        }
+        let (h, m) = (word(0), s.i_splat(0x0404_0404));
+        let or = |q, v| s.i_or(q, s.i_and(v, m));
+        return [
+            or(q[0], s.i_shl::<2>(h)),
+            or(q[1], s.i_shl::<1>(h)),
+            or(q[2], h),
+            or(q[3], s.i_shr::<1>(h)),
+            or(q[4], s.i_shr::<2>(h)),
+            or(q[5], s.i_shr::<3>(h)),
+            or(q[6], s.i_shr::<4>(h)),
+            or(q[7], s.i_shr::<5>(h)),
+        ];
     }
     let extra = words32(bits) - 4;
     let low = s.i_splat(0x0f0f_0f0f);
