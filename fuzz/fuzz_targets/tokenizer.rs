@@ -8,6 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use llamay_gguf::{Endian, Gguf, Writer};
 use llamay_tokenizer::{EncodeOptions, Tokenizer};
 
+const MODEL: [&str; 4] = ["gpt2", "llama", "gemma4", "bert"];
 const PRE: [&str; 8] =
     ["default", "gpt-2", "llama-bpe", "qwen2", "gpt-4o", "tekken", "deepseek-llm", "deepseek-v3"];
 
@@ -23,13 +24,17 @@ fuzz_target!(|bytes: &[u8]| {
     let scores: Vec<f32> = types.iter().map(|&kind| kind as f32 / (f32::from(*seed) - 100.0)).collect();
 
     let mut writer = Writer::new(3, Endian::Little, 32);
-    writer.set("tokenizer.ggml.model", if kind & 1 == 0 { "gpt2" } else { "llama" });
-    writer.set("tokenizer.ggml.pre", PRE[usize::from(kind >> 1) % PRE.len()]);
+    writer.set("tokenizer.ggml.model", MODEL[usize::from(kind % 4)]);
+    writer.set("tokenizer.ggml.pre", PRE[usize::from(kind >> 2) % PRE.len()]);
     writer.set("tokenizer.ggml.tokens", tokens.as_slice());
     writer.set("tokenizer.ggml.merges", merges.as_slice());
     writer.set("tokenizer.ggml.token_type", types.as_slice());
     writer.set("tokenizer.ggml.scores", scores.as_slice());
     writer.set("tokenizer.ggml.bos_token_id", u32::from(*seed));
+    // By default, that of a BERT is behind what few tokens there are.
+    if kind & 0x80 != 0 {
+        writer.set("tokenizer.ggml.unknown_token_id", 0u32);
+    }
     let Ok(file) = writer.to_vec() else { return };
     let Ok(gguf) = Gguf::from_bytes(file) else { return };
     let Ok(tokenizer) = Tokenizer::from_gguf(&gguf) else { return };
