@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 30
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-musl build-metal build-fast build-cuda build-vulkan build-gpu cross cross-portable \
-        demo test test-shapes test-vectors loom lint deny bench fuzz clean
+        demo test test-shapes test-convert test-vectors loom lint deny bench fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ test: ## Run the whole suite, doc tests included
 
 test-shapes: ## Every generated model in every weight format that fits it, on every kernel set (long)
 	LLAMAY_ALL_FORMATS=1 $(CARGO) test --release -p llamay-engine --test equality every_shape
+
+test-convert: ## Test the converter of Hugging Face checkpoints and adapters
+	$(PYTHON) tools/libraries.py tools/convert/requirements.txt $(PYTHON) -m unittest --quiet test_convert test_lora
 
 test-vectors: ## Compare tokens with the libraries that own the vocabularies
 	$(PYTHON) tools/tokenizer/vectors.py

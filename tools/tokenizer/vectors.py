@@ -5,7 +5,6 @@ Fetches the vocabularies (`tools/fetch.py --vectors`), installs the pinned libra
 folder, beside them and nowhere else, and runs `parity.py live`. Exit status 1 if a token differs.
 """
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -15,19 +14,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from fetch import cache_folder  # noqa: E402
-
-
-def libraries(cache: Path) -> Path:
-    """The folder of the pinned libraries, one for each list of them and each Python."""
-    wanted = HERE / "requirements.txt"
-    key = hashlib.sha256(wanted.read_bytes() + sys.version.encode()).hexdigest()[:12]
-    folder = cache / f"tokenizer-libraries-{key}"
-    if not folder.exists():
-        fresh = folder.with_name(f"{folder.name}.{os.getpid()}")
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", "--no-deps"]
-        subprocess.run([*command, "--target", str(fresh), "-r", str(wanted)], check=True, stdout=sys.stderr)
-        os.replace(fresh, folder)
-    return folder
+from libraries import libraries  # noqa: E402
 
 
 def main() -> int:
@@ -35,7 +22,7 @@ def main() -> int:
     fetch = [sys.executable, str(HERE.parent / "fetch.py"), "--vectors"]
     if subprocess.run(fetch, stdout=subprocess.DEVNULL).returncode != 0:
         return 1
-    environment = os.environ | {"PYTHONPATH": str(libraries(cache))}
+    environment = os.environ | {"PYTHONPATH": str(libraries(HERE / "requirements.txt"))}
     parity = [sys.executable, str(HERE / "parity.py"), "live", "--cache", str(cache), *sys.argv[1:]]
     return subprocess.run(parity, env=environment).returncode
 
