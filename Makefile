@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 30
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-musl build-metal build-fast build-cuda build-vulkan build-gpu cross cross-portable \
-        demo test test-shapes test-convert test-vectors loom lint deny bench fuzz clean
+        demo test test-shapes test-convert test-vectors loom lint deny incumbent bench fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,10 @@ lint: ## Check formatting and clippy
 
 deny: ## Check licences, banned crates and sources
 	tools/deny.sh check licenses bans sources
+
+incumbent: build ## Compare the generated models with llama.cpp, which is built first where it is missing
+	$(CARGO) build --release -p llamay-model --features test-data --example shapes
+	$(PYTHON) tools/incumbent/compare.py --llamay $(LLAMAY) --shapes $(TARGET_DIR)/release/examples/shapes
 
 bench: build ## Time llamay against llama.cpp, in turns, on this machine (BENCH="--all --reps 3")
 	$(PYTHON) tools/bench/bench.py --llamay $(LLAMAY) $(BENCH)
