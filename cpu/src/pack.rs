@@ -11,11 +11,11 @@
 //! | 1st and 2nd, or 5th and 6th bit | 2 | bits `2t, 2t + 1` of byte `i` of word `j`: weight `16j + 4t + i` |
 //! | 8 bits | 8 | byte `i` of word `j`: weight `4j + i`, plus 128 |
 //!
-//! All planes are unsigned; a format's offset (4, 8, 16, 32, 128) is taken off through the activation's sums. IQ4_NL and MXFP4
-//! keep their codes, which the kernel looks up, and MXFP4 its scale as bfloat16. The packed
+//! All planes are unsigned; a format's offset (4, 8, 16, 32, 128) is taken off through the activation's sums. IQ4_NL, IQ4_XS and
+//! MXFP4 keep their codes, which the kernel looks up, and MXFP4 its scale as bfloat16. The packed
 //! weights are as large as the file's, but for the last group's padding and for 4 bytes more in a Q4_K or Q5_K block.
 
-use llamay_formats::{Format, mxfp4, q2_k, q3_k, q4_k};
+use llamay_formats::{Format, iq4_xs, mxfp4, q2_k, q3_k, q4_k};
 
 use crate::memory::AlignedBytes;
 
@@ -48,6 +48,7 @@ impl PackFormat {
             Format::Q5_1 => (2, 0, 5, split_q5_1),
             Format::Q8_0 => (1, 0, 8, split_q8_0),
             Format::IQ4_NL => (1, 0, 4, split_q4_0),
+            Format::IQ4_XS => (1, 4, 32, split_iq4_xs),
             Format::MXFP4 => (1, 0, 4, split_mxfp4),
             Format::Q2_K => (2, 16, 16, split_q2_k),
             Format::Q3_K => (1, 8, 24, split_q3_k),
@@ -124,6 +125,18 @@ fn split_q8_0(block: &[u8], out: &mut Block) {
     let (words, _) = block[2..34].as_chunks::<4>();
     for (to, word) in out.words.iter_mut().zip(words) {
         *to = u32::from_le_bytes(*word) ^ 0x8080_8080;
+    }
+}
+
+fn split_iq4_xs(block: &[u8], out: &mut Block) {
+    out.scales[0] = u16_at(block, 0);
+    let scales = iq4_xs::unpack_scales(block);
+    for p in 0..4 {
+        out.pairs[p] = [scales[2 * p] as u8, scales[2 * p + 1] as u8];
+    }
+    // The file has the codes of each 32 weights as the plane has them.
+    for (codes, words) in block[8..136].chunks_exact(16).zip(out.words.chunks_exact_mut(4)) {
+        nibbles(codes, words);
     }
 }
 

@@ -10,15 +10,23 @@ use crate::{BlockEncoder, BlockFormat, Codes, Format, QuantizedBlock, f16_at, pl
 #[derive(Debug)]
 pub struct IQ4_XS;
 
+/// The signed scales of a block's runs of 32 weights.
+#[inline(always)]
+pub fn unpack_scales(block: &[u8]) -> [i8; 8] {
+    let high = u16_at(block, 2);
+    std::array::from_fn(|sub| {
+        let low = block[4 + sub / 2] >> (4 * (sub % 2)) & 15;
+        let high = (high >> (2 * sub) & 3) as u8;
+        (low | high << 4) as i8 - 32
+    })
+}
+
 /// The integers of a block.
 #[inline(always)]
 pub fn unpack(block: &[u8]) -> Codes {
     let mut codes = Codes::new(f16_at(block, 0));
-    let high = u16_at(block, 2);
-    for sub in 0..8 {
-        let low = block[4 + sub / 2] >> (4 * (sub % 2)) & 15;
-        let high = (high >> (2 * sub) & 3) as u8;
-        codes.set_scale_32(sub, (low | high << 4) as i8 - 32);
+    for (sub, scale) in unpack_scales(block).into_iter().enumerate() {
+        codes.set_scale_32(sub, scale);
     }
     codes.quants = quants(&block[8..136]);
     codes

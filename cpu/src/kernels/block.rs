@@ -66,7 +66,7 @@ impl BlockKind for Mxfp4 {
 }
 
 /// A table of signed weights with an offset that makes them unsigned.
-const fn unsigned(table: &[i8; 16], offset: i8) -> [u8; 16] {
+pub(crate) const fn unsigned(table: &[i8; 16], offset: i8) -> [u8; 16] {
     let mut out = [0; 16];
     let mut i = 0;
     while i < 16 {

@@ -267,6 +267,7 @@ mod sets {
                         Format::Q5_1 => matmul!(block, Q5_1),
                         Format::Q8_0 => matmul!(block, Q8_0),
                         Format::IQ4_NL => matmul!(block, Iq4Nl),
+                        Format::IQ4_XS => matmul!(superblock, Iq4Xs),
                         Format::MXFP4 => matmul!(block, Mxfp4),
                         Format::Q2_K => matmul!(superblock, Q2K),
                         Format::Q3_K => matmul!(superblock, Q3K),

@@ -40,7 +40,10 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn i_splat(self, x: i32) -> Self::I;
     fn i_and(self, a: Self::I, b: Self::I) -> Self::I;
     fn i_or(self, a: Self::I, b: Self::I) -> Self::I;
+    fn i_add(self, a: Self::I, b: Self::I) -> Self::I;
     fn i_sub(self, a: Self::I, b: Self::I) -> Self::I;
+    /// The low 32 bits of each lane's product.
+    fn i_mul(self, a: Self::I, b: Self::I) -> Self::I;
     /// Shifts each 32-bit lane left.
     fn i_shl<const N: u32>(self, a: Self::I) -> Self::I;
     /// Shifts each 32-bit lane right, filling with zeros.

@@ -1,7 +1,9 @@
-//! The matrix product over packed formats with integer factors in a block of 256: Q2_K to Q6_K.
+//! The matrix product over packed formats with integer factors in a block of 256: Q2_K to Q6_K, and IQ4_XS, whose codes a
+//! table turns into weights.
 
-use llamay_formats::span_len;
+use llamay_formats::{iq4_nl, span_len};
 
+use super::block::unsigned;
 use super::simd::{Simd, four};
 use super::unpack::{BITS_2, BITS_3, BITS_4, BITS_5, BITS_6, unpack32, words32};
 use super::{MatArgs, Tile, for_each_tile};
@@ -18,6 +20,8 @@ pub(crate) trait SuperKind {
     const MIN: bool;
     /// The offset's logarithm to base 2.
     const OFFSET_BITS: u32 = 0;
+    /// What the codes stand for, with the offset; `None` where they are the weights.
+    const TABLE: Option<&[u8; 16]> = None;
     /// Pairs of factors, and of minima behind them.
     const PAIRS: usize = 128 / Self::RUN * (1 + Self::MIN as usize);
 }
@@ -43,6 +47,17 @@ kinds! {
     Q4K: BITS_4, 32, true, 0;
     Q5K: BITS_5, 32, true, 0;
     Q6K: BITS_6, 16, false, 5;
+}
+
+pub(crate) struct Iq4Xs;
+
+impl SuperKind for Iq4Xs {
+    const BITS: u32 = BITS_4;
+    const MAX: i32 = 113 + 128;
+    const RUN: usize = 32;
+    const MIN: bool = false;
+    const OFFSET_BITS: u32 = 7;
+    const TABLE: Option<&[u8; 16]> = Some(&unsigned(&iq4_nl::IQ4_VALUES, i8::MIN));
 }
 
 /// All columns of `args`, `COLS` at a time.
@@ -96,6 +111,7 @@ unsafe fn tile_product<S: Simd, K: SuperKind, const C: usize>(s: S, args: &MatAr
                     } else {
                         let offset = match K::OFFSET_BITS {
                             2 => s.i_shl::<2>(msum[c]),
+                            7 => s.i_shl::<7>(msum[c]),
                             _ => s.i_shl::<5>(msum[c]),
                         };
                         s.f_mul(d, s.f_from_i(s.i_sub(isum[c], offset)))
@@ -129,7 +145,26 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
         let mut isum = [s.i_splat(0); C];
         let mut msum = [s.i_splat(0); C];
         for half in 0..4 {
-            if K::RUN == 32 {
+            if let Some(table) = K::TABLE {
+                let factors = s.pairs_i8(block.add(half * 2 * lanes));
+                let sums_at = layout.more + 2 * (8 * b + 2 * half);
+                for (sub, which) in [(2 * half, 1), (2 * half + 1, 1 << 16)] {
+                    // One factor of the pair as a 32-bit number: the products of whole bytes do not fit 16 bits.
+                    let factor = s.madd_pairs(s.i_splat(0), factors, s.i_splat(which));
+                    let mut q = unpack32::<S>(s, K::BITS, weights.add(sub * sub_bytes));
+                    for q in &mut q {
+                        *q = s.lookup(table, *q);
+                    }
+                    for c in 0..C {
+                        let a = x[c].add(256 * b + 32 * sub).cast();
+                        let dot = s.dot32(&q, K::MAX, a, s.i_splat(0));
+                        isum[c] = s.i_add(isum[c], s.i_mul(dot, factor));
+                    }
+                }
+                for c in 0..C {
+                    msum[c] = s.madd_pairs(msum[c], factors, s.i_splat(four(x[c].add(sums_at).cast())));
+                }
+            } else if K::RUN == 32 {
                 let factors = s.pairs_u8(block.add(half * 2 * lanes));
                 let first = s.scale_low(factors);
                 let q = unpack32::<S>(s, K::BITS, weights.add(2 * half * sub_bytes));

@@ -57,7 +57,7 @@ fn weights(random: &mut Random, format: Format, rows: usize, k: usize, fill: Fil
         })
         .collect();
     let halves: &[usize] = match format {
-        Format::Q4_0 | Format::Q5_0 | Format::Q8_0 | Format::IQ4_NL => &[0],
+        Format::Q4_0 | Format::Q5_0 | Format::Q8_0 | Format::IQ4_NL | Format::IQ4_XS => &[0],
         Format::Q4_1 | Format::Q5_1 | Format::Q4_K | Format::Q5_K => &[0, 2],
         Format::Q2_K => &[80, 82],
         Format::Q3_K => &[108],

@@ -135,6 +135,14 @@ impl Simd for Avx2 {
         op!(_mm256_srl_epi32(a, _mm_cvtsi32_si128(N as i32)))
     }
     #[inline(always)]
+    fn i_add(self, a: __m256i, b: __m256i) -> __m256i {
+        op!(_mm256_add_epi32(a, b))
+    }
+    #[inline(always)]
+    fn i_mul(self, a: __m256i, b: __m256i) -> __m256i {
+        op!(_mm256_mullo_epi32(a, b))
+    }
+    #[inline(always)]
     fn lookup(self, table: &[u8; 16], q: __m256i) -> __m256i {
         op!({
             let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));

@@ -97,6 +97,14 @@ impl Simd for Avx512 {
         op!(_mm512_srli_epi32::<N>(a))
     }
     #[inline(always)]
+    fn i_add(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_add_epi32(a, b))
+    }
+    #[inline(always)]
+    fn i_mul(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_mullo_epi32(a, b))
+    }
+    #[inline(always)]
     fn lookup(self, table: &[u8; 16], q: __m512i) -> __m512i {
         op!({
             let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));

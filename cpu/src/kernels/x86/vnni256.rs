@@ -69,7 +69,9 @@ impl Simd for Vnni256 {
         fn i_splat(x: i32) -> __m256i;
         fn i_and(a: __m256i, b: __m256i) -> __m256i;
         fn i_or(a: __m256i, b: __m256i) -> __m256i;
+        fn i_add(a: __m256i, b: __m256i) -> __m256i;
         fn i_sub(a: __m256i, b: __m256i) -> __m256i;
+        fn i_mul(a: __m256i, b: __m256i) -> __m256i;
         fn lookup(table: &[u8; 16], q: __m256i) -> __m256i;
     }
     same_as_avx2_unsafe! {
