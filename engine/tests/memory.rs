@@ -42,8 +42,9 @@ fn memory_grows_with_the_prompt_as_the_cache_does() {
         let cache = told(long) - told(short);
         let grown = peak(shape, long) - peak(shape, short);
         let beside = (long - short) as u64 * BESIDE_THE_CACHE;
+        // How many threads have a buffer at the same moment differs from run to run, by less than a tenth of the cache.
         assert!(
-            (cache..cache + beside).contains(&grown),
+            (cache - cache / 10..cache + cache / 10 + beside).contains(&grown),
             "{shape}: {grown} bytes, of which {cache} are cache"
         );
     }
