@@ -5,7 +5,7 @@ use llamay_gguf::Gguf;
 use crate::{File, Loaded, ModelError};
 use crate::{
     afmoe, cohere, exaone4, falcon, gemma, gemma2, gemma3, glm4, gpt_oss, gpt2, gptneox, granite, granitemoe,
-    hunyuan, llama, mistral3, moe, olmo, olmo2, phi2, phi3, pre_norm, qwen, smollm3, stablelm,
+    llama, mistral3, moe, olmo, olmo2, phi2, pre_norm, smollm3, stablelm,
 };
 
 /// One architecture.
@@ -44,7 +44,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "gptneox", models: "GPT-NeoX, Pythia", build: gptneox::build },
     Architecture { name: "granite", models: "Granite 3 and 4, dense", build: granite::granite },
     Architecture { name: "granitemoe", models: "Granite 3 and 4 with experts", build: granitemoe::build },
-    Architecture { name: "hunyuan-dense", models: "Hunyuan 0.5B to 7B", build: hunyuan::build },
+    Architecture { name: "hunyuan-dense", models: "Hunyuan 0.5B to 7B", build: pre_norm::hunyuan },
     Architecture { name: "hunyuan-moe", models: "Hunyuan A13B", build: moe::hunyuan },
     Architecture { name: "internlm2", models: "InternLM 2 and 2.5", build: pre_norm::internlm2 },
     Architecture { name: "llama", models: "Llama 2 and 3, SmolLM2, Mistral, Mixtral", build: llama::build },
@@ -57,10 +57,10 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "olmoe", models: "OLMoE", build: moe::olmoe },
     Architecture { name: "orion", models: "Orion 14B", build: pre_norm::orion },
     Architecture { name: "phi2", models: "Phi 1, 1.5 and 2", build: phi2::build },
-    Architecture { name: "phi3", models: "Phi 3, 3.5 and 4", build: phi3::build },
-    Architecture { name: "qwen2", models: "Qwen 2 and 2.5", build: qwen::qwen2 },
+    Architecture { name: "phi3", models: "Phi 3, 3.5 and 4", build: pre_norm::phi3 },
+    Architecture { name: "qwen2", models: "Qwen 2 and 2.5", build: pre_norm::qwen2 },
     Architecture { name: "qwen2moe", models: "Qwen 1.5 and 2 with experts", build: moe::qwen2 },
-    Architecture { name: "qwen3", models: "Qwen 3", build: qwen::qwen3 },
+    Architecture { name: "qwen3", models: "Qwen 3", build: pre_norm::qwen3 },
     Architecture { name: "qwen3moe", models: "Qwen 3 with experts", build: moe::qwen3 },
     Architecture { name: "seed_oss", models: "Seed-OSS", build: pre_norm::seed_oss },
     Architecture { name: "smollm3", models: "SmolLM3", build: smollm3::build },

@@ -64,6 +64,20 @@ impl Attention {
     }
 }
 
+/// The norms `attn_q_norm` and `attn_k_norm` of queries and keys.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum HeadNorms {
+    None,
+    /// Of each head, before it rotates.
+    BeforeRope,
+    /// The same in larger models alone, whose files have the tensors.
+    BeforeRopeIfThere,
+    /// Of each head, once it has rotated.
+    BehindRope,
+    /// Of whole rows, before their heads rotate.
+    OfRows,
+}
+
 impl<'a> Builder<'a> {
     pub(crate) fn new(file: File<'a>, config: Config) -> Builder<'a> {
         let gguf = file.gguf;
@@ -292,6 +306,25 @@ impl<'a> Builder<'a> {
         let head_dim = self.config.head_dim;
         let heads = self.plan.slot_of(x).width / head_dim;
         self.push(Op::Rope { x, heads, head_dim, rope });
+    }
+
+    /// Normalises, where the model does, and rotates the heads of queries and keys, all with one table.
+    pub(crate) fn rotate(&mut self, s: LayerSlots, rope: RopeId, norms: HeadNorms) -> Result<(), ModelError> {
+        match norms {
+            HeadNorms::None | HeadNorms::BehindRope => {}
+            HeadNorms::BeforeRopeIfThere if !self.has_head_norms() => {}
+            HeadNorms::BeforeRope | HeadNorms::BeforeRopeIfThere => self.head_norms(s)?,
+            HeadNorms::OfRows => {
+                self.norm("attn_q_norm", s.q, s.q)?;
+                self.norm("attn_k_norm", s.k, s.k)?;
+            }
+        }
+        self.rope(s.q, rope);
+        self.rope(s.k, rope);
+        if norms == HeadNorms::BehindRope {
+            self.head_norms(s)?;
+        }
+        Ok(())
     }
 
     /// Attention over this layer's cache.

@@ -41,7 +41,6 @@ mod gpt_oss;
 mod gptneox;
 mod granite;
 mod granitemoe;
-mod hunyuan;
 mod llama;
 pub mod lora;
 mod mistral3;
@@ -51,9 +50,7 @@ pub mod naive;
 mod olmo;
 mod olmo2;
 mod phi2;
-mod phi3;
 mod pre_norm;
-mod qwen;
 #[cfg(feature = "test-data")]
 pub mod reference;
 mod rope;

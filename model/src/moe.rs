@@ -12,23 +12,9 @@
 
 use llamay_plan::{NormKind, RopePairs, Scoring};
 
-use crate::builder::{Attention, Builder, LayerSlots, Mixture, Usual, Width};
+use crate::builder::{Attention, Builder, HeadNorms, Mixture, Usual, Width};
 use crate::config::{Config, Keys};
 use crate::{File, Loaded, ModelError};
-
-/// The norms `attn_q_norm` and `attn_k_norm` of queries and keys.
-#[derive(Clone, Copy, PartialEq)]
-enum HeadNorms {
-    None,
-    /// Of each head, before it rotates.
-    BeforeRope,
-    /// The same in larger models alone, whose files have the tensors.
-    BeforeRopeIfThere,
-    /// Of each head, once it has rotated.
-    BehindRope,
-    /// Of whole rows, before their heads rotate.
-    OfRows,
-}
 
 /// What such a decoder is apart from its sizes.
 struct Decoder {
@@ -141,12 +127,7 @@ fn build(file: File<'_>, d: &Decoder) -> Result<Loaded, ModelError> {
 
         b.norm("attn_norm", x, s.attn_norm)?;
         b.qkv(s.attn_norm, s)?;
-        norms_before_rope(&mut b, d.head_norms, s)?;
-        b.rope(s.q, rope);
-        b.rope(s.k, rope);
-        if d.head_norms == HeadNorms::BehindRope {
-            b.head_norms(s)?;
-        }
+        b.rotate(s, rope, d.head_norms)?;
         b.attend(s, Attention::scaled(scale))?;
         b.linear(s.attn, &[("attn_output", s.attn_output)])?;
         b.add(x, s.attn_output);
@@ -164,17 +145,5 @@ fn further_layers(keys: Keys<'_>, d: &Decoder, n_layer: u32) -> Result<u32, Mode
     match d.keys.contains(&FURTHER_TOKENS) {
         true => Ok(keys.count(FURTHER_TOKENS, 0..=n_layer - 1)?.unwrap_or(0)),
         false => Ok(0),
-    }
-}
-
-fn norms_before_rope(b: &mut Builder<'_>, norms: HeadNorms, s: LayerSlots) -> Result<(), ModelError> {
-    match norms {
-        HeadNorms::None | HeadNorms::BehindRope => Ok(()),
-        HeadNorms::BeforeRopeIfThere if !b.has_head_norms() => Ok(()),
-        HeadNorms::BeforeRope | HeadNorms::BeforeRopeIfThere => b.head_norms(s),
-        HeadNorms::OfRows => {
-            b.norm("attn_q_norm", s.q, s.q)?;
-            b.norm("attn_k_norm", s.k, s.k)
-        }
     }
 }

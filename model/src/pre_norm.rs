@@ -1,20 +1,23 @@
 //! Decoders whose layers are attention and then a feed-forward part, each behind a norm and added to the stream: what
-//! Llama is, but for a non-linearity, a norm, or the order in which a head's elements turn.
+//! Llama is, but for a non-linearity, norms, or the order in which a head's elements turn.
 //!
 //! - Arcee AFM: Arcee AI (2025); the squared ReLU is of So et al., "Primer" (2021).
 //! - Baichuan 7B: Baichuan (2023). Baichuan 2 has the rows of its head normalised, which is a matter of the file.
 //! - ERNIE 4.5: Baidu, "ERNIE 4.5 Technical Report" (2025).
 //! - EXAONE 3: LG AI Research, "EXAONE 3.0 7.8B Instruction Tuned Language Model" (2024).
+//! - Hunyuan 1, dense: the published models of Tencent (2025), 0.5B to 7B.
 //! - InternLM 2: Cai et al., "InternLM2 Technical Report" (2024).
 //! - Nemotron 4: Parmar et al., "Nemotron-4 15B Technical Report" (2024).
 //! - Orion: Chen et al., "Orion-14B: Open-source Multilingual Large Language Models" (2024).
+//! - Phi 3, 3.5 and 4: Microsoft, "Phi-3 Technical Report: A Highly Capable Language Model Locally on Your Phone" (2024).
+//! - Qwen 2, 2.5 and 3: Qwen Team, "Qwen2 Technical Report" (2024) and "Qwen3 Technical Report" (2025).
 //! - Seed-OSS: ByteDance (2025).
 //! - StarCoder 2: Lozhkov et al., "StarCoder 2 and The Stack v2: The Next Generation" (2024).
 //! - XVERSE: Shenzhen Yuanxiang Technology (2023).
 
 use llamay_plan::{Gating, Nonlinearity, NormKind, RopePairs};
 
-use crate::builder::{Attention, Builder};
+use crate::builder::{Attention, Builder, HeadNorms};
 use crate::config::Config;
 use crate::{File, Loaded, ModelError};
 
@@ -31,6 +34,7 @@ struct Decoder {
     name: &'static str,
     norm: NormKind,
     pairs: RopePairs,
+    head_norms: HeadNorms,
     ffn: Ffn,
     /// What files call the norm before the feed-forward part.
     ffn_norm: &'static str,
@@ -44,6 +48,7 @@ const fn llama(name: &'static str) -> Decoder {
         name,
         norm: NormKind::Rms,
         pairs: RopePairs::Interleaved,
+        head_norms: HeadNorms::None,
         ffn: Ffn::Gated(Nonlinearity::Silu),
         ffn_norm: "ffn_norm",
         window: false,
@@ -74,6 +79,11 @@ pub(crate) fn exaone(file: File<'_>) -> Result<Loaded, ModelError> {
     build(file, &Decoder { pairs: RopePairs::Halves, ..llama("exaone") })
 }
 
+pub(crate) fn hunyuan(file: File<'_>) -> Result<Loaded, ModelError> {
+    let (pairs, head_norms) = (RopePairs::Halves, HeadNorms::BehindRope);
+    build(file, &Decoder { pairs, head_norms, ..llama("hunyuan-dense") })
+}
+
 pub(crate) fn internlm2(file: File<'_>) -> Result<Loaded, ModelError> {
     build(file, &llama("internlm2"))
 }
@@ -87,6 +97,19 @@ pub(crate) fn nemotron(file: File<'_>) -> Result<Loaded, ModelError> {
 
 pub(crate) fn orion(file: File<'_>) -> Result<Loaded, ModelError> {
     build(file, &Decoder { norm: NormKind::Layer, pairs: RopePairs::Halves, ..llama("orion") })
+}
+
+pub(crate) fn phi3(file: File<'_>) -> Result<Loaded, ModelError> {
+    build(file, &Decoder { pairs: RopePairs::Halves, window: true, ..llama("phi3") })
+}
+
+pub(crate) fn qwen2(file: File<'_>) -> Result<Loaded, ModelError> {
+    build(file, &Decoder { pairs: RopePairs::Halves, ..llama("qwen2") })
+}
+
+pub(crate) fn qwen3(file: File<'_>) -> Result<Loaded, ModelError> {
+    let (pairs, head_norms) = (RopePairs::Halves, HeadNorms::BeforeRope);
+    build(file, &Decoder { pairs, head_norms, ..llama("qwen3") })
 }
 
 pub(crate) fn seed_oss(file: File<'_>) -> Result<Loaded, ModelError> {
@@ -121,8 +144,7 @@ fn build(file: File<'_>, d: &Decoder) -> Result<Loaded, ModelError> {
 
         b.norm("attn_norm", x, s.attn_norm)?;
         b.qkv(s.attn_norm, s)?;
-        b.rope(s.q, rope);
-        b.rope(s.k, rope);
+        b.rotate(s, rope, d.head_norms)?;
         b.attend(s, Attention { window, ..Attention::scaled(scale) })?;
         b.linear(s.attn, &[("attn_output", s.attn_output)])?;
         b.add(x, s.attn_output);
