@@ -54,6 +54,7 @@
     ("qwen2moe", include_bytes!("qwen2moe.bin")),
     ("qwen3moe", include_bytes!("qwen3moe.bin")),
     ("gpt-oss", include_bytes!("gpt-oss.bin")),
+    ("gpt-oss-sinks", include_bytes!("gpt-oss-sinks.bin")),
     ("olmoe", include_bytes!("olmoe.bin")),
     ("granitemoe", include_bytes!("granitemoe.bin")),
     ("granitemoe-shared", include_bytes!("granitemoe-shared.bin")),

@@ -40,6 +40,14 @@ TWINS = [
             original_max_position_embeddings=64,
         ),
     )),
+    # Sinks alone: windows that nothing reaches, one key head, and no stretch to speak of.
+    Twin("gpt-oss-sinks", GptOssConfig(
+        **sizes(96, 2, 3, 1, 96), head_dim=32, num_local_experts=4, num_experts_per_tok=2, sliding_window=512,
+        rope_parameters=rope(
+            10000.0, "yarn", factor=1.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+            original_max_position_embeddings=512,
+        ),
+    )),
     Twin("olmoe", OlmoeConfig(
         **sizes(128, 2, 4, 4, 96), rope_parameters=rope(10000.0), num_experts=8, num_experts_per_tok=3,
     )),
