@@ -16,9 +16,10 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 /// attention that are shared out, a few floats a head and page.
 const BESIDE_THE_CACHE: u64 = 64;
 
-/// The most bytes at once, beyond the loaded model, of a prompt of `n` tokens and a token behind it.
+/// The most bytes at once, beyond the loaded model, of a prompt of `n` tokens and a token behind it. On one thread: how
+/// many of several have a buffer at the same moment differs from run to run.
 fn peak(shape: &str, n: usize) -> u64 {
-    let options = Options { context: Some(n + 1), ..with(Isa::best(None), 2) };
+    let options = Options { context: Some(n + 1), ..with(Isa::best(None), 1) };
     let model = open(Shape::named(shape).expect("a generated model"), Format::F32, &options);
     let prompt = tokens(n);
     ALLOCATOR.reset_peak_usage();
@@ -40,11 +41,10 @@ fn memory_grows_with_the_prompt_as_the_cache_does() {
         let told =
             |n: usize| model.plan().kv_bytes(KvType::F16, (n + 1).next_multiple_of(KV_PAGE), DEFAULT_BATCH);
         let cache = told(long) - told(short);
-        let grown = peak(shape, long) - peak(shape, short);
+        let grown = peak(shape, long).checked_sub(peak(shape, short)).expect("a longer prompt takes no less");
         let beside = (long - short) as u64 * BESIDE_THE_CACHE;
-        // How many threads have a buffer at the same moment differs from run to run, by less than a tenth of the cache.
         assert!(
-            (cache - cache / 10..cache + cache / 10 + beside).contains(&grown),
+            (cache..=cache + beside).contains(&grown),
             "{shape}: {grown} bytes, of which {cache} are cache"
         );
     }
