@@ -83,7 +83,7 @@ incumbent: build ## Compare the generated models with llama.cpp, which is built 
 	$(CARGO) build --release -p llamay-model --features test-data --example shapes
 	$(PYTHON) tools/incumbent/compare.py --llamay $(LLAMAY) --shapes $(TARGET_DIR)/release/examples/shapes
 
-bench: build ## Time llamay against llama.cpp, in turns, on this machine (BENCH="--all --reps 3")
+bench: build ## Time llamay against llama.cpp and ik_llama.cpp, in turns, on this machine (BENCH="--all --reps 3")
 	$(PYTHON) tools/bench/bench.py --llamay $(LLAMAY) $(BENCH)
 
 fuzz: ## Fuzz every parser for FUZZ_SECONDS each

@@ -7,6 +7,8 @@ pub enum Isa {
     Portable,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
+    /// The same with AVX-VNNI, which CPUs without AVX-512 have.
+    AvxVnni,
     /// AVX-512 VNNI on 256-bit registers, for CPUs that lower their clock under 512-bit work.
     Avx512x256,
     /// AVX-512 VNNI on 512-bit registers.
@@ -15,13 +17,15 @@ pub enum Isa {
 
 impl Isa {
     /// Every instruction set, from the least to the most capable.
-    pub const ALL: &'static [Isa] = &[Isa::Portable, Isa::Avx2, Isa::Avx512x256, Isa::Avx512x512];
+    pub const ALL: &'static [Isa] =
+        &[Isa::Portable, Isa::Avx2, Isa::AvxVnni, Isa::Avx512x256, Isa::Avx512x512];
 
     /// The name that `LLAMAY_ISA` and `llamay version` use.
     pub const fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
             Isa::Avx2 => "avx2",
+            Isa::AvxVnni => "avx-vnni",
             Isa::Avx512x256 => "avx512-256",
             Isa::Avx512x512 => "avx512-512",
         }
@@ -39,11 +43,13 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => crate::kernels::x86::Avx2::new().is_some(),
             #[cfg(target_arch = "x86_64")]
+            Isa::AvxVnni => crate::kernels::x86::AvxVnni::new().is_some(),
+            #[cfg(target_arch = "x86_64")]
             Isa::Avx512x256 => crate::kernels::x86::Vnni256::new().is_some(),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512x512 => crate::kernels::x86::Avx512::new().is_some(),
             #[cfg(not(target_arch = "x86_64"))]
-            Isa::Avx2 | Isa::Avx512x256 | Isa::Avx512x512 => false,
+            Isa::Avx2 | Isa::AvxVnni | Isa::Avx512x256 | Isa::Avx512x512 => false,
         }
     }
 
@@ -62,7 +68,7 @@ impl Isa {
     pub const fn group_rows(self) -> usize {
         match self {
             Isa::Portable => 1,
-            Isa::Avx2 | Isa::Avx512x256 => 8,
+            Isa::Avx2 | Isa::AvxVnni | Isa::Avx512x256 => 8,
             Isa::Avx512x512 => 16,
         }
     }

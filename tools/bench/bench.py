@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""Time llamay against llama.cpp on this machine, both in one run and in turns.
+"""Time llamay against llama.cpp and ik_llama.cpp on this machine, all in one run and in turns.
 
-    bench.py                 pp512 and tg128 on the two test models, 1 and 2 threads
+    bench.py                 prefill and decode, at the start and at depth 2048, 1 and 2 threads
+    bench.py --formats       prefill and decode of one model in every format that `llamay quantize` writes
     bench.py --load          opening a model to its first token, and peak memory
     bench.py --noisy         what decoding keeps when another process burns a core
-    bench.py --ppl           perplexity of the same text
-    bench.py --all           all four
+    bench.py --ppl           perplexity of the same text, beside llama.cpp alone
+    bench.py --all           all of it
 
-Each sample is a process of its own on either side, which loads the model (not timed), runs the shape once unseen and
-once timed. So neither engine ever runs beside the other's idle threads or memory, and a slow minute of the machine
-falls on both: samples alternate A B, B A, A B, …, and a ratio is taken within each pair. Machines are noisy: read
+Each sample is a process of its own, which loads the model (not timed), runs the shape once unseen and once timed. So
+no engine ever runs beside another's idle threads or memory, and a slow minute of the machine falls on all: the order
+is A B C, C B A, A B C, …, and a ratio is taken within each round, to the better of the peers. Machines are noisy: read
 the spread before the median.
 
-The incumbent is installed by pip into a private environment in the cache on the first run (a native build, up to half
-an hour on two cores). Results go to stdout as a table and to bench/results/ as JSON.
+The peers are installed by pip into private environments in the cache on the first run (native builds, up to half an
+hour each on two cores). Results go to stdout as a table and to bench/results/ as JSON.
 """
 
 import argparse
@@ -35,9 +36,16 @@ ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent))
 import fetch  # noqa: E402
 
-PEER_PACKAGE = "llama-cpp-python==0.3.36"
 PROMPT = "The Eiffel Tower stands in the city of"
-N_PROMPT, N_GEN = 512, 128
+# Flags of `bench` for each figure of a model, and those of the sweep over formats.
+TESTS = {
+    "pp512": ("-p", 512, "-n", 0),
+    "tg128": ("-p", 0, "-n", 128),
+    "pp512 @ 2048": ("-p", 512, "-n", 0, "-d", 2048),
+    "tg64 @ 2048": ("-p", 0, "-n", 64, "-d", 2048),
+}
+FORMAT_TESTS = {"pp128": ("-p", 128, "-n", 0), "tg32": ("-p", 0, "-n", 32)}
+FORMAT_MODEL = "qwen2.5-coder-1.5b"
 # 46 kB is about two dozen chunks of 512 tokens: enough for the engines' difference, too little for a figure of merit.
 TEXT_BYTES = 46_000
 
@@ -93,31 +101,35 @@ class Llamay:
 
 
 class Peer:
-    """llama.cpp, through peer_llama_cpp.py in the private environment."""
+    """A peer, through peer.py in a private environment."""
 
-    name = "llama.cpp"
-
-    def __init__(self, cache):
-        self.venv = cache / "peer-venv"
+    def __init__(self, cache, name, package, folder, options=()):
+        self.name, self.package, self.options = name, package, options
+        self.venv = cache / folder
         self.python = self.venv / "bin" / "python"
-        self.driver = HERE / "peer_llama_cpp.py"
+        self.driver = HERE / "peer.py"
 
     def installed(self):
         if not self.python.exists():
             return False
-        query = [str(self.python), "-c", "import importlib.metadata as m; print(m.version('llama-cpp-python'))"]
+        name, version = self.package.split("==")
+        query = [str(self.python), "-c", f"import importlib.metadata as m; print(m.version('{name}'))"]
         found = subprocess.run(query, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        return found.stdout.strip() == PEER_PACKAGE.split("==")[1]
+        return found.stdout.strip() == version
 
     def install(self):
         if self.installed():
             return
-        say(f"installing {PEER_PACKAGE} into {self.venv}: it builds llama.cpp for this CPU, up to half an hour")
+        say(f"installing {self.package} into {self.venv}: it is built for this CPU, up to half an hour")
         subprocess.run([sys.executable, "-m", "venv", str(self.venv)], check=True)
-        environment = {**os.environ, "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count())}
-        pip = [str(self.python), "-m", "pip", "install", "--quiet", PEER_PACKAGE]
+        environment = {
+            **os.environ,
+            "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count()),
+            "CMAKE_ARGS": "-DGGML_NATIVE=ON",
+        }
+        pip = [str(self.python), "-m", "pip", "install", "--quiet", *self.options, self.package, "numpy"]
         if subprocess.run(pip, env=environment).returncode != 0:
-            sys.exit(f"bench.py: pip could not install {PEER_PACKAGE}; it needs the network and a C++ compiler")
+            sys.exit(f"bench.py: pip could not install {self.package}; it needs the network and a C++ compiler")
 
     def ask(self, *command):
         return run_json([self.python, self.driver, *command])
@@ -136,6 +148,15 @@ class Peer:
         return self.ask("perplexity", model, text, "-c", 512, "-t", threads)
 
 
+def find_peers(cache):
+    """llama.cpp and its faster fork. The fork's ready-made wheels are for AVX2 alone, so it is built here too."""
+    fork = "ik-llama-cpp-python"
+    return [
+        Peer(cache, "llama.cpp", "llama-cpp-python==0.3.36", "peer-venv"),
+        Peer(cache, "ik_llama.cpp", f"{fork}==0.1.5", "peer-ik-venv", ("--no-binary", fork)),
+    ]
+
+
 def summary(values):
     return {"median": statistics.median(values), "min": min(values), "max": max(values), "samples": values}
 
@@ -150,13 +171,16 @@ def alternate(engines, reps, sample):
     return found
 
 
-def compare(engines, reps, sample):
-    """Medians per engine and, where both ran, the ratio first ÷ second of each pair."""
-    found = alternate(engines, reps, sample)
+def compared(engines, found, better=max):
+    """Medians per engine and, where peers ran, llamay's ratio to the better of them in each round."""
     row = {engine.name: summary(values) for engine, values in zip(engines, found)}
-    if len(engines) == 2:
-        row["ratio"] = summary([a / b for a, b in zip(*found)])
+    if len(engines) > 1 and isinstance(engines[0], Llamay):
+        row["ratio"] = summary([ours / better(peers) for ours, *peers in zip(*found)])
     return row
+
+
+def compare(engines, reps, sample):
+    return compared(engines, alternate(engines, reps, sample))
 
 
 @contextmanager
@@ -178,15 +202,38 @@ def show(title, row, unit):
     print(f"{title:<38} {'  '.join(cells)}", flush=True)
 
 
-def run_speed(engines, models, args):
+def run_tests(engines, models, tests, args):
     rows = []
     for name, model in models:
         for threads in args.threads:
-            for test, shape in ((f"pp{N_PROMPT}", ["-p", N_PROMPT, "-n", 0]), (f"tg{N_GEN}", ["-p", 0, "-n", N_GEN])):
+            for test, shape in tests.items():
                 row = compare(engines, args.reps, lambda engine: engine.speed(model, shape, threads))
                 show(f"{name} {test} t={threads}", row, "t/s")
                 rows.append({"model": name, "test": test, "threads": threads, "unit": "t/s", **row})
     return rows
+
+
+def run_speed(engines, models, args):
+    wanted = {test: shape for test, shape in TESTS.items() if not args.tests or test in args.tests}
+    return run_tests(engines, models, wanted, args)
+
+
+def run_formats(engines, _models, args):
+    """One model requantised; every matrix in the same format, so that a figure is that of one kernel."""
+    (_, source), = find_models([FORMAT_MODEL])
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="llamay-bench-") as folder:
+        for name in args.formats_of or writable_formats(args.llamay):
+            model = Path(folder) / f"{name}.gguf"
+            subprocess.run([args.llamay, "quantize", "--pure", source, model, name], check=True, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL)
+            rows += run_tests(engines, [(name, model)], FORMAT_TESTS, args)
+            model.unlink()
+    return rows
+
+
+def writable_formats(llamay):
+    return [row["name"] for row in run_json([llamay, "version", "--json"])["formats"] if row["encode"]]
 
 
 def run_load(engines, models, args):
@@ -197,9 +244,7 @@ def run_load(engines, models, args):
         file_mib = model.stat().st_size / 2**20
         for key, unit in (("first_token_s", "s"), ("peak_mib", "MiB")):
             values = [[sample[key] for sample in samples] for samples in found]
-            row = {engine.name: summary(v) for engine, v in zip(engines, values)}
-            if len(engines) == 2:
-                row["ratio"] = summary([a / b for a, b in zip(*values)])
+            row = compared(engines, values, better=min)
             show(f"{name} {key} (file {file_mib:.0f} MiB)", row, unit)
             rows.append({"model": name, "test": key, "threads": threads, "unit": unit, "file_mib": file_mib, **row})
     return rows
@@ -209,7 +254,7 @@ def run_noisy(engines, models, args):
     """Share of its quiet two-thread decode speed that each engine keeps beside one busy process."""
     rows = []
     threads = max(args.threads)
-    shape = ["-p", 0, "-n", N_GEN]
+    shape = TESTS["tg128"]
 
     def kept(engine, model):
         quiet = engine.speed(model, shape, threads)
@@ -218,7 +263,7 @@ def run_noisy(engines, models, args):
 
     for name, model in models:
         row = compare(engines, args.reps, lambda engine: kept(engine, model))
-        show(f"{name} tg{N_GEN} t={threads} kept beside a busy core", row, "%")
+        show(f"{name} tg128 t={threads} kept beside a busy core", row, "%")
         rows.append({"model": name, "test": "noisy", "threads": threads, "unit": "%", **row})
     return rows
 
@@ -226,6 +271,8 @@ def run_noisy(engines, models, args):
 def run_perplexity(engines, models, args):
     rows = []
     threads = max(args.threads)
+    # ik_llama.cpp gives no logits of several positions that a perplexity could be made of.
+    engines = [engine for engine in engines if engine.name != "ik_llama.cpp"]
     text = fetch_asset("texts") / "alice29.txt"
     with tempfile.NamedTemporaryFile(suffix=".txt") as part:
         part.write(text.read_bytes()[:TEXT_BYTES])
@@ -272,7 +319,7 @@ def write_results(report, out):
     say(f"written to {out}")
 
 
-MODES = {"speed": run_speed, "load": run_load, "noisy": run_noisy, "ppl": run_perplexity}
+MODES = {"speed": run_speed, "formats": run_formats, "load": run_load, "noisy": run_noisy, "ppl": run_perplexity}
 
 
 def main():
@@ -280,24 +327,25 @@ def main():
     for mode, run in MODES.items():
         parser.add_argument(f"--{mode}", action="store_true", help=f"run this part (speed alone is the default): {run.__name__}")
     parser.add_argument("--all", action="store_true", help="run every part")
-    parser.add_argument("--models", nargs="+", default=["smollm2", "gemma3"], help="names of fetch.py --list, or GGUF paths")
+    parser.add_argument("--models", nargs="+", default=["smollm2", "gemma3", FORMAT_MODEL], help="names of fetch.py --list, or GGUF paths")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
-    parser.add_argument("--reps", type=int, default=5, help="pairs of samples for each figure")
+    parser.add_argument("--tests", nargs="+", choices=TESTS, help="only these of the speed figures")
+    parser.add_argument("--formats-of", nargs="+", metavar="FORMAT", help="only these of the formats")
+    parser.add_argument("--reps", type=int, default=5, help="rounds of samples for each figure")
     parser.add_argument("--llamay", type=Path, default=ROOT / "target" / "release" / "llamay", help="the binary to time")
-    parser.add_argument("--only", choices=("llamay", "peer"), help="time one engine, without ratios")
+    parser.add_argument("--engines", nargs="+", default=["llamay", "llama.cpp", "ik_llama.cpp"], help="only these")
     parser.add_argument("--out", type=Path, help="JSON file to write (default: bench/results/<cpu>-<date>.json)")
     args = parser.parse_args()
     modes = [mode for mode in MODES if args.all or getattr(args, mode)] or ["speed"]
 
-    engines = []
-    if args.only != "peer":
-        if not args.llamay.exists():
-            sys.exit(f"bench.py: {args.llamay} is not there; run `make build` first")
-        engines.append(Llamay(args.llamay))
-    if args.only != "llamay":
-        peer = Peer(fetch.cache_folder())
-        peer.install()
-        engines.append(peer)
+    engines = [engine for engine in [Llamay(args.llamay), *find_peers(fetch.cache_folder())] if engine.name in args.engines]
+    if not engines:
+        sys.exit("bench.py: --engines names none of llamay, llama.cpp, ik_llama.cpp")
+    if not args.llamay.exists():
+        sys.exit(f"bench.py: {args.llamay} is not there; run `make build` first")
+    for engine in engines:
+        if isinstance(engine, Peer):
+            engine.install()
     models = find_models(args.models)
 
     report = {
@@ -308,7 +356,7 @@ def main():
         "reps": args.reps,
         "versions": {engine.name: engine.version() for engine in engines},
     }
-    print(f"{report['cpu']}, {report['cores']} cores; medians of {args.reps}, ratio llamay ÷ llama.cpp with min–max of the pairs")
+    print(f"{report['cpu']}, {report['cores']} cores; medians of {args.reps}, ratio llamay ÷ the better peer with min–max of the rounds")
     for mode in modes:
         report[mode] = MODES[mode](engines, models, args)
     write_results(report, args.out)

@@ -2,7 +2,7 @@
 //! codes that a table turns into weights, IQ4_NL and MXFP4.
 
 use super::simd::Simd;
-use super::unpack::{BITS_4, BITS_5, BITS_8, unpack32};
+use super::unpack::{BITS_4, BITS_5, BITS_8, for_dot, unpack32};
 use super::{MatArgs, Tile, for_each_tile};
 use llamay_formats::{iq4_nl, mxfp4, span_len};
 
@@ -125,10 +125,13 @@ unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(s: S, args: &MatAr
                         *q = s.lookup(table, *q);
                     }
                 }
+                let (q, signed) = for_dot(s, K::MAX, q);
                 for c in 0..C {
                     let init = match K::OFFSET {
-                        Some(which) => s.i_splat(*x[c].add(layout.negatives(which)).cast::<i32>().add(b)),
-                        None => s.i_splat(0),
+                        Some(which) if !signed => {
+                            s.i_splat(*x[c].add(layout.negatives(which)).cast::<i32>().add(b))
+                        }
+                        _ => s.i_splat(0),
                     };
                     let isum = s.f_from_i(s.dot32(&q, K::MAX, x[c].add(32 * b).cast(), init));
                     let t = if K::MIN {

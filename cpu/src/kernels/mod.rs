@@ -96,10 +96,12 @@ impl Kernels {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 if isa.is_available() => sets::avx2(),
             #[cfg(target_arch = "x86_64")]
+            Isa::AvxVnni if isa.is_available() => sets::avx_vnni(),
+            #[cfg(target_arch = "x86_64")]
             Isa::Avx512x256 if isa.is_available() => sets::vnni256(),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512x512 if isa.is_available() => sets::avx512(),
-            Isa::Portable | Isa::Avx2 | Isa::Avx512x256 | Isa::Avx512x512 => portable_set(),
+            _ => portable_set(),
         }
     }
 
@@ -231,7 +233,7 @@ fn tree_f<S: Simd>(s: S, v: [S::F; 8]) -> S::F {
 mod sets {
     //! One wrapper a kernel and instruction set: the only places where target features are switched on.
 
-    use super::x86::{Avx2, Avx512, Vnni256};
+    use super::x86::{Avx2, Avx512, AvxVnni, Vnni256};
     use super::*;
 
     /// The kernels of one instruction set: its features, its token, columns of a matrix tile, columns of a float tile,
@@ -298,6 +300,7 @@ mod sets {
     }
 
     set!(avx2, "avx2,fma,f16c", Avx2, Avx2, Isa::Avx2, 4, 3);
+    set!(avx_vnni, "avx2,fma,f16c,avxvnni", AvxVnni, AvxVnni, Isa::AvxVnni, 4, 3);
     set!(
         vnni256,
         "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni",

@@ -7,6 +7,8 @@
 pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Lanes of a vector.
     const LANES: usize;
+    /// Whether weights that may be above 127 are multiplied less 128, as signed bytes.
+    const SIGNED: bool = false;
     /// A vector of floats.
     type F: Copy;
     /// A vector of integers.
@@ -40,6 +42,10 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn i_splat(self, x: i32) -> Self::I;
     fn i_and(self, a: Self::I, b: Self::I) -> Self::I;
     fn i_or(self, a: Self::I, b: Self::I) -> Self::I;
+    #[inline(always)]
+    fn i_xor(self, a: Self::I, b: Self::I) -> Self::I {
+        self.i_sub(self.i_or(a, b), self.i_and(a, b))
+    }
     fn i_add(self, a: Self::I, b: Self::I) -> Self::I;
     fn i_sub(self, a: Self::I, b: Self::I) -> Self::I;
     /// The low 32 bits of each lane's product.
@@ -71,7 +77,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn scale_low(self, pairs: Self::I) -> Self::I;
     /// The second of each lane's pair.
     fn scale_high(self, pairs: Self::I) -> Self::I;
-    /// `init` plus each row's dot product of 32 weights with 32 activations; no weight is above `max`, a constant.
+    /// `init` plus each row's dot product of 32 weights with 32 activations; no weight is above `max`, a constant. Weights
+    /// come less 128 where [`Simd::SIGNED`] says so and `max` is above 127.
     ///
     /// # Safety
     /// 32 bytes are readable at `a`.

@@ -5,7 +5,7 @@ use llamay_formats::{iq4_nl, span_len};
 
 use super::block::unsigned;
 use super::simd::{Simd, four};
-use super::unpack::{BITS_2, BITS_3, BITS_4, BITS_5, BITS_6, unpack32, words32};
+use super::unpack::{BITS_2, BITS_3, BITS_4, BITS_5, BITS_6, for_dot, unpack32, words32};
 use super::{MatArgs, Tile, for_each_tile};
 
 /// What sets one of these formats apart.
@@ -155,6 +155,7 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
                     for q in &mut q {
                         *q = s.lookup(table, *q);
                     }
+                    let (q, _) = for_dot(s, K::MAX, q);
                     for c in 0..C {
                         let a = x[c].add(256 * b + 32 * sub).cast();
                         let dot = s.dot32(&q, K::MAX, a, s.i_splat(0));
@@ -162,7 +163,9 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
                     }
                 }
                 for c in 0..C {
-                    msum[c] = s.madd_pairs(msum[c], factors, s.i_splat(four(x[c].add(sums_at).cast())));
+                    if !S::SIGNED {
+                        msum[c] = s.madd_pairs(msum[c], factors, s.i_splat(four(x[c].add(sums_at).cast())));
+                    }
                 }
             } else if K::RUN == 32 {
                 let factors = s.pairs_u8(block.add(half * 2 * lanes));

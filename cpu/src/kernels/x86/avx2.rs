@@ -45,27 +45,23 @@ impl Avx2 {
         })
     }
 
-    /// Products of one vector of bytes up to 255, where a 16-bit pair sum would overflow: widened first.
+    /// Products of one vector of signed weights: magnitudes times activations with the weights' signs, of which a pair is at
+    /// most 2 * 128 * 127.
     ///
     /// # Safety
     /// 4 bytes are readable at `a`.
     #[inline(always)]
-    unsafe fn dot4_wide(self, q: __m256i, a: *const i8) -> __m256i {
+    unsafe fn dot4_signed(self, q: __m256i, a: *const i8) -> __m256i {
         op!({
-            let low = _mm256_set1_epi32(0x00ff_00ff);
-            // Even bytes against a0 and a2, odd bytes against a1 and a3.
-            let a = _mm256_set1_epi32(four(a));
-            let a_even = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(a));
-            let a_odd = _mm256_srai_epi16::<8>(a);
-            let even = _mm256_madd_epi16(_mm256_and_si256(q, low), a_even);
-            let odd = _mm256_madd_epi16(_mm256_srli_epi16::<8>(q), a_odd);
-            _mm256_add_epi32(even, odd)
+            let a = _mm256_sign_epi8(_mm256_set1_epi32(four(a)), q);
+            _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(q), a), _mm256_set1_epi16(1))
         })
     }
 }
 
 impl Simd for Avx2 {
     const LANES: usize = 8;
+    const SIGNED: bool = true;
     type F = __m256;
     type I = __m256i;
 
@@ -121,6 +117,10 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn i_or(self, a: __m256i, b: __m256i) -> __m256i {
         op!(_mm256_or_si256(a, b))
+    }
+    #[inline(always)]
+    fn i_xor(self, a: __m256i, b: __m256i) -> __m256i {
+        op!(_mm256_xor_si256(a, b))
     }
     #[inline(always)]
     fn i_sub(self, a: __m256i, b: __m256i) -> __m256i {
@@ -191,7 +191,7 @@ impl Simd for Avx2 {
             } else {
                 let mut sum = init;
                 for (s, q) in q.iter().enumerate() {
-                    sum = _mm256_add_epi32(sum, self.dot4_wide(*q, a.add(4 * s)));
+                    sum = _mm256_add_epi32(sum, self.dot4_signed(*q, a.add(4 * s)));
                 }
                 sum
             }

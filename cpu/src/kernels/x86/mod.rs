@@ -6,4 +6,4 @@ mod vnni256;
 
 pub(crate) use avx2::Avx2;
 pub(crate) use avx512::Avx512;
-pub(crate) use vnni256::Vnni256;
+pub(crate) use vnni256::{AvxVnni, Vnni256};

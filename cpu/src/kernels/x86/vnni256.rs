@@ -1,23 +1,10 @@
-//! AVX-512 VNNI on 256-bit registers: 8 rows a vector, byte products straight to 32 bits.
+//! VNNI on 256-bit registers: 8 rows a vector, byte products straight to 32 bits. AVX-512 has 32 registers for it, and
+//! AVX-VNNI, on CPUs without AVX-512, 16.
 
 use std::arch::x86_64::*;
 
 use super::Avx2;
 use crate::kernels::simd::{Simd, four};
-
-/// Proof that the CPU has AVX-512 F, BW, VL and VNNI, and what [`Avx2`] asks for.
-#[derive(Clone, Copy)]
-pub(crate) struct Vnni256(Avx2);
-
-impl Vnni256 {
-    pub(crate) fn new() -> Option<Vnni256> {
-        let has = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512vnni");
-        if has { Avx2::new().map(Vnni256) } else { None }
-    }
-}
 
 /// Runs intrinsics of the features that the token proves.
 macro_rules! op {
@@ -54,82 +41,106 @@ macro_rules! same_as_avx2_unsafe {
     };
 }
 
-impl Simd for Vnni256 {
-    const LANES: usize = 8;
-    type F = __m256;
-    type I = __m256i;
+/// A token whose instruction set adds the two VNNI instructions to AVX2's.
+macro_rules! vnni256 {
+    ($(#[$doc:meta])* $name:ident: [$($feature:tt)*], $dpbusd:ident, $dpwssd:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name(Avx2);
 
-    same_as_avx2! {
-        fn f_splat(x: f32) -> __m256;
-        fn f_add(a: __m256, b: __m256) -> __m256;
-        fn f_mul(a: __m256, b: __m256) -> __m256;
-        fn f_fma(a: __m256, b: __m256, c: __m256) -> __m256;
-        fn f_from_i(a: __m256i) -> __m256;
-        fn prefetch(p: *const u8) -> ();
-        fn i_splat(x: i32) -> __m256i;
-        fn i_and(a: __m256i, b: __m256i) -> __m256i;
-        fn i_or(a: __m256i, b: __m256i) -> __m256i;
-        fn i_add(a: __m256i, b: __m256i) -> __m256i;
-        fn i_sub(a: __m256i, b: __m256i) -> __m256i;
-        fn i_mul(a: __m256i, b: __m256i) -> __m256i;
-        fn lookup(table: &[u8; 16], q: __m256i) -> __m256i;
-    }
-    same_as_avx2_unsafe! {
-        fn f_load(p: *const f32) -> __m256;
-        fn f_load_f16(p: *const u16) -> __m256;
-        fn f_load_bf16(p: *const u16) -> __m256;
-        fn f_store(p: *mut f32, x: __m256) -> ();
-        fn i_load(p: *const u8) -> __m256i;
-        fn pairs_u8(p: *const u8) -> __m256i;
-        fn pairs_i8(p: *const u8) -> __m256i;
-    }
+        impl $name {
+            pub(crate) fn new() -> Option<$name> {
+                if $(is_x86_feature_detected!($feature))&&* { Avx2::new().map($name) } else { None }
+            }
+        }
 
-    #[inline(always)]
-    fn i_shl<const N: u32>(self, a: __m256i) -> __m256i {
-        self.0.i_shl::<N>(a)
-    }
-    #[inline(always)]
-    fn i_shr<const N: u32>(self, a: __m256i) -> __m256i {
-        self.0.i_shr::<N>(a)
-    }
-    #[inline(always)]
-    fn madd_pairs(self, acc: __m256i, w: __m256i, a: __m256i) -> __m256i {
-        op!(_mm256_dpwssd_epi32(acc, w, a))
-    }
-    // A factor fills its lane, for the 32-bit multiply behind the dot product.
-    #[inline(always)]
-    fn scale_low(self, pairs: __m256i) -> __m256i {
-        op!(_mm256_srai_epi32::<16>(_mm256_slli_epi32::<16>(pairs)))
-    }
-    #[inline(always)]
-    fn scale_high(self, pairs: __m256i) -> __m256i {
-        op!(_mm256_srai_epi32::<16>(pairs))
-    }
-    #[inline(always)]
-    unsafe fn dot32(self, q: &[__m256i; 8], _max: i32, a: *const i8, init: __m256i) -> __m256i {
-        op!({
-            let mut sum = init;
-            for (s, q) in q.iter().enumerate() {
-                sum = _mm256_dpbusd_epi32(sum, *q, _mm256_set1_epi32(four(a.add(4 * s))));
+        impl Simd for $name {
+            const LANES: usize = 8;
+            type F = __m256;
+            type I = __m256i;
+
+            same_as_avx2! {
+                fn f_splat(x: f32) -> __m256;
+                fn f_add(a: __m256, b: __m256) -> __m256;
+                fn f_mul(a: __m256, b: __m256) -> __m256;
+                fn f_fma(a: __m256, b: __m256, c: __m256) -> __m256;
+                fn f_from_i(a: __m256i) -> __m256;
+                fn prefetch(p: *const u8) -> ();
+                fn i_splat(x: i32) -> __m256i;
+                fn i_and(a: __m256i, b: __m256i) -> __m256i;
+                fn i_or(a: __m256i, b: __m256i) -> __m256i;
+                fn i_add(a: __m256i, b: __m256i) -> __m256i;
+                fn i_sub(a: __m256i, b: __m256i) -> __m256i;
+                fn i_mul(a: __m256i, b: __m256i) -> __m256i;
+                fn lookup(table: &[u8; 16], q: __m256i) -> __m256i;
             }
-            sum
-        })
-    }
-    #[inline(always)]
-    unsafe fn dot_scaled<const FIRST: usize, const N: usize>(
-        self,
-        q: &[__m256i; 8],
-        _max: i32,
-        a: *const i8,
-        scale: __m256i,
-        acc: __m256i,
-    ) -> __m256i {
-        op!({
-            let mut sum = _mm256_setzero_si256();
-            for s in 0..N {
-                sum = _mm256_dpbusd_epi32(sum, q[FIRST + s], _mm256_set1_epi32(four(a.add(4 * s))));
+            same_as_avx2_unsafe! {
+                fn f_load(p: *const f32) -> __m256;
+                fn f_load_f16(p: *const u16) -> __m256;
+                fn f_load_bf16(p: *const u16) -> __m256;
+                fn f_store(p: *mut f32, x: __m256) -> ();
+                fn i_load(p: *const u8) -> __m256i;
+                fn pairs_u8(p: *const u8) -> __m256i;
+                fn pairs_i8(p: *const u8) -> __m256i;
             }
-            _mm256_add_epi32(acc, _mm256_mullo_epi32(sum, scale))
-        })
-    }
+
+            #[inline(always)]
+            fn i_shl<const N: u32>(self, a: __m256i) -> __m256i {
+                self.0.i_shl::<N>(a)
+            }
+            #[inline(always)]
+            fn i_shr<const N: u32>(self, a: __m256i) -> __m256i {
+                self.0.i_shr::<N>(a)
+            }
+            #[inline(always)]
+            fn madd_pairs(self, acc: __m256i, w: __m256i, a: __m256i) -> __m256i {
+                op!($dpwssd(acc, w, a))
+            }
+            // A factor fills its lane, for the 32-bit multiply behind the dot product.
+            #[inline(always)]
+            fn scale_low(self, pairs: __m256i) -> __m256i {
+                op!(_mm256_srai_epi32::<16>(_mm256_slli_epi32::<16>(pairs)))
+            }
+            #[inline(always)]
+            fn scale_high(self, pairs: __m256i) -> __m256i {
+                op!(_mm256_srai_epi32::<16>(pairs))
+            }
+            #[inline(always)]
+            unsafe fn dot32(self, q: &[__m256i; 8], _max: i32, a: *const i8, init: __m256i) -> __m256i {
+                op!({
+                    let mut sum = init;
+                    for (s, q) in q.iter().enumerate() {
+                        sum = $dpbusd(sum, *q, _mm256_set1_epi32(four(a.add(4 * s))));
+                    }
+                    sum
+                })
+            }
+            #[inline(always)]
+            unsafe fn dot_scaled<const FIRST: usize, const N: usize>(
+                self,
+                q: &[__m256i; 8],
+                _max: i32,
+                a: *const i8,
+                scale: __m256i,
+                acc: __m256i,
+            ) -> __m256i {
+                op!({
+                    let mut sum = _mm256_setzero_si256();
+                    for s in 0..N {
+                        sum = $dpbusd(sum, q[FIRST + s], _mm256_set1_epi32(four(a.add(4 * s))));
+                    }
+                    _mm256_add_epi32(acc, _mm256_mullo_epi32(sum, scale))
+                })
+            }
+        }
+    };
+}
+
+vnni256! {
+    /// Proof that the CPU has AVX-VNNI, and what [`Avx2`] asks for.
+    AvxVnni: ["avxvnni"], _mm256_dpbusd_avx_epi32, _mm256_dpwssd_avx_epi32
+}
+vnni256! {
+    /// Proof that the CPU has AVX-512 F, BW, VL and VNNI, and what [`Avx2`] asks for.
+    Vnni256: ["avx512f" "avx512bw" "avx512vl" "avx512vnni"], _mm256_dpbusd_epi32, _mm256_dpwssd_epi32
 }

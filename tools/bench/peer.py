@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""The incumbent, llama.cpp, behind commands like llamay's: one task a process, one JSON object on stdout.
+"""A peer engine behind commands like llamay's: one task a process, one JSON object on stdout.
 
-It talks to the C API through the ctypes layer of `llama-cpp-python`, whose Python classes are not used, and runs
-with that API's defaults, which are llama-bench's: f16 KV cache, flash attention when it is to be had, weights
-mapped and repacked for this CPU. Times begin after the library is loaded, so Python's start never counts.
+llama.cpp through the ctypes layer of `llama-cpp-python`, or its fork ik_llama.cpp through that of
+`ik-llama-cpp-python`, whichever this Python has; their Python classes are not used. llama.cpp runs with its API's
+defaults, which are llama-bench's: f16 KV cache, flash attention when it is to be had, weights mapped and repacked for
+this CPU. ik_llama.cpp runs with flash attention and its run-time repacking, its fastest way.
+Times begin after the library is loaded, so Python's start never counts.
 
-    peer_llama_cpp.py bench MODEL [-p N] [-n N] [-d N] [-t N] [-r N]
-    peer_llama_cpp.py first-token MODEL PROMPT [-t N]
-    peer_llama_cpp.py perplexity MODEL FILE [-c N] [-t N]
-    peer_llama_cpp.py version
+    peer.py bench MODEL [-p N] [-n N] [-d N] [-t N] [-r N]
+    peer.py first-token MODEL PROMPT [-t N]
+    peer.py perplexity MODEL FILE [-c N] [-t N]
+    peer.py version
 """
 
 import argparse
 import ctypes
+import importlib.metadata
 import json
 import math
 import os
@@ -20,7 +23,6 @@ import random
 import sys
 import time
 
-import llama_cpp as lc
 import numpy as np
 
 BATCH = 512
@@ -39,29 +41,115 @@ def forget_peak():
         file.write("5")
 
 
+class LlamaCpp:
+    """What the two libraries do differently, as llama.cpp does it."""
+
+    package = "llama-cpp-python"
+
+    def __init__(self):
+        import llama_cpp
+
+        self.lib = llama_cpp
+        # The callback must outlive every call into the library, or it is freed under it.
+        self.quiet = llama_cpp.llama_log_callback(lambda _level, _text, _data: None)
+        llama_cpp.llama_log_set(self.quiet, ctypes.c_void_p(0))
+        self.n_vocab, self.synchronize = llama_cpp.llama_vocab_n_tokens, llama_cpp.llama_synchronize
+        self.bos, self.adds_bos = llama_cpp.llama_vocab_bos, llama_cpp.llama_vocab_get_add_bos
+
+    def model_params(self):
+        return self.lib.llama_model_default_params()
+
+    def context_params(self):
+        params = self.lib.llama_context_default_params()
+        params.swa_full = False
+        return params
+
+    def tokenizer(self, engine):
+        return engine.vocab
+
+    def clear(self, context):
+        self.lib.llama_memory_clear(self.lib.llama_get_memory(context), False)
+
+    def system_info(self):
+        return self.lib.llama_print_system_info().decode().strip()
+
+
+class IkLlamaCpp:
+    """The same for ik_llama.cpp, whose ctypes layer leaves out some functions that its library has."""
+
+    package = "ik-llama-cpp-python"
+
+    def __init__(self):
+        from ik_llama_cpp import _ctypes_api
+
+        self.lib = _ctypes_api
+        callback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
+        self.quiet = callback(lambda _level, _text, _data: None)
+        self.function("llama_log_set", None, callback, ctypes.c_void_p)(self.quiet, None)
+        pointer, number = ctypes.c_void_p, ctypes.c_int32
+        self.n_vocab = self.function("llama_vocab_n_tokens", number, pointer)
+        self.synchronize = self.function("llama_synchronize", None, pointer)
+        self.bos = self.function("llama_vocab_bos", number, pointer)
+        self.adds_bos = self.function("llama_vocab_get_add_bos", ctypes.c_bool, pointer)
+
+    def function(self, name, result, *arguments):
+        found = getattr(self.lib._lib, name)
+        found.restype, found.argtypes = result, arguments
+        return found
+
+    def model_params(self):
+        params = self.lib.llama_model_default_params()
+        params.repack_tensors = True
+        return params
+
+    def context_params(self):
+        params = self.lib.llama_context_default_params()
+        params.flash_attn = True
+        return params
+
+    def tokenizer(self, engine):
+        return engine.model
+
+    def clear(self, context):
+        self.lib.llama_kv_cache_clear(context)
+
+    def system_info(self):
+        return self.function("llama_print_system_info", ctypes.c_char_p)().decode().strip()
+
+
+def find_peer():
+    """The library that this Python has."""
+    for peer in (LlamaCpp, IkLlamaCpp):
+        try:
+            importlib.metadata.version(peer.package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        return peer()
+    return sys.exit("peer: this Python has neither llama-cpp-python nor ik-llama-cpp-python")
+
+
 class Engine:
     """A model and one context of `n_ctx` positions."""
 
     def __init__(self, path, n_ctx, n_threads):
-        self.model = lc.llama_model_load_from_file(os.fsencode(path), lc.llama_model_default_params())
+        self.model = lc.llama_model_load_from_file(os.fsencode(path), peer.model_params())
         if not self.model:
             sys.exit(f"peer: cannot load {path}")
-        params = lc.llama_context_default_params()
+        params = peer.context_params()
         params.n_ctx = n_ctx
         params.n_batch = params.n_ubatch = BATCH
         params.n_threads = params.n_threads_batch = n_threads
-        params.swa_full = False
         self.context = lc.llama_init_from_model(self.model, params)
         if not self.context:
             sys.exit(f"peer: cannot make a context of {n_ctx} positions")
         self.vocab = lc.llama_model_get_vocab(self.model)
-        self.n_vocab = lc.llama_vocab_n_tokens(self.vocab)
-        self.adds_bos = lc.llama_vocab_get_add_bos(self.vocab)
+        self.n_vocab = peer.n_vocab(self.vocab)
+        self.adds_bos = peer.adds_bos(self.vocab)
         self.batch = lc.llama_batch_init(BATCH, 0, 1)
         self.position = 0
 
     def clear(self):
-        lc.llama_memory_clear(lc.llama_get_memory(self.context), False)
+        peer.clear(self.context)
         self.position = 0
 
     def decode(self, tokens, wants_logits):
@@ -76,7 +164,7 @@ class Engine:
             batch.logits[i] = wants_logits(self.position + i)
         if status := lc.llama_decode(self.context, batch):
             sys.exit(f"peer: llama_decode gave {status}")
-        lc.llama_synchronize(self.context)
+        peer.synchronize(self.context)
         self.position += len(tokens)
 
     def prefill(self, tokens):
@@ -88,7 +176,7 @@ class Engine:
 
     def tokenize(self, data, parse_special=False):
         room = (lc.llama_token * (len(data) + 8))()
-        count = lc.llama_tokenize(self.vocab, data, len(data), room, len(room), True, parse_special)
+        count = lc.llama_tokenize(peer.tokenizer(self), data, len(data), room, len(room), True, parse_special)
         return list(room[:count])
 
     def logits(self, row):
@@ -152,7 +240,7 @@ def perplexity(args):
     losses = []
     for chunk in range(n_chunks):
         piece = tokens[chunk * n_ctx : (chunk + 1) * n_ctx]
-        inputs = [lc.llama_vocab_bos(engine.vocab), *piece[1:]] if engine.adds_bos else piece
+        inputs = [peer.bos(engine.vocab), *piece[1:]] if engine.adds_bos else piece
         engine.clear()
         for start in range(0, n_ctx, BATCH):
             part = inputs[start : start + BATCH]
@@ -169,7 +257,7 @@ def perplexity(args):
 
 
 def version(_):
-    return {"llama_cpp_python": lc.__version__, "system_info": lc.llama_print_system_info().decode().strip()}
+    return {peer.package: importlib.metadata.version(peer.package), "system_info": peer.system_info()}
 
 
 def main():
@@ -194,12 +282,11 @@ def main():
     command("perplexity", perplexity, "model", "file")
     command("version", version)
     args = parser.parse_args()
-    # The callback must outlive every call into the library, or it is freed under it.
-    quiet = lc.llama_log_callback(lambda _level, _text, _data: None)
-    lc.llama_log_set(quiet, ctypes.c_void_p(0))
     lc.llama_backend_init()
     print(json.dumps(args.run(args)))
 
 
 if __name__ == "__main__":
+    peer = find_peer()
+    lc = peer.lib
     main()
