@@ -102,7 +102,7 @@ impl Backend for CpuBackend {
             }
             | Op::ExpertLinear { x: _, cols: _, chosen: _, projections: _ }
             | Op::Combine { x: _, weights: _, out: _ }
-            | Op::Select { x: _, out: _ } => Ok(()),
+            | Op::Select { slots: _ } => Ok(()),
             Op::Gate { gate: _, up: _, out: _, f: Gating::Product(f) } | Op::Activate { x: _, f, out: _ } => {
                 known(f)
             }

@@ -128,8 +128,7 @@ impl CpuExecutor {
             }
             for out in step.op.outputs() {
                 // Only as many rows as are used: the logits of a whole prompt would be larger than the model.
-                let rows = if matches!(step.op, Op::Select { .. }) { batch.n_logits() } else { n };
-                self.slots.reserve(out, rows);
+                self.slots.reserve(out, n);
             }
             self.step(i, &step.op, batch, &mut n)?;
             if check {
@@ -335,17 +334,15 @@ impl CpuExecutor {
                 });
                 slots.put(*out, result);
             }
-            Op::Select { x, out } => {
-                let w = slots.width(*x);
-                let mut result = slots.take(*out);
-                let rows = slots.rows(*x, *n).chunks_exact(w).zip(batch.tokens);
-                let wanted = rows.filter(|(_, t)| t.wants_logits);
-                *n = 0;
-                for ((row, _), to) in wanted.zip(result.chunks_exact_mut(w)) {
-                    to.copy_from_slice(row);
-                    *n += 1;
+            Op::Select { slots: selected } => {
+                for slot in selected {
+                    let (w, rows) = (slots.width(*slot), slots.rows_mut(*slot, *n));
+                    let wanted = (0..*n).filter(|t| batch.tokens[*t].wants_logits);
+                    for (to, from) in wanted.enumerate() {
+                        rows.copy_within(from * w..(from + 1) * w, to * w);
+                    }
                 }
-                slots.put(*out, result);
+                *n = batch.n_logits();
             }
         }
         Ok(())

@@ -414,11 +414,10 @@ impl<'a> Builder<'a> {
     ) -> Result<(), ModelError> {
         self.layer = None;
         let n_embd = self.config.n_embd;
-        let selected = self.plan.slot("selected", n_embd);
         let normalised = self.plan.slot("output_norm", n_embd);
         let logits = self.plan.slot("logits", self.plan.n_vocab);
-        self.push(Op::Select { x: residual, out: selected });
-        norm(self, selected, normalised)?;
+        self.push(Op::Select { slots: vec![residual] });
+        norm(self, residual, normalised)?;
         let tied = self.gguf.tensor("output.weight").is_none();
         self.linear(normalised, &[(if tied { "token_embd" } else { "output" }, logits)])?;
         self.plan.logits = logits;
@@ -437,7 +436,8 @@ impl<'a> Builder<'a> {
     }
 
     /// The plan, once all steps are written.
-    pub(crate) fn finish(self) -> Result<Loaded, ModelError> {
+    pub(crate) fn finish(mut self) -> Result<Loaded, ModelError> {
+        self.plan.select_early();
         let unused = self.tensors.unused(&self.config)?;
         Ok(Loaded { plan: self.plan, unused })
     }

@@ -199,10 +199,10 @@ impl Check<'_> {
                 positive_cap(cap)?;
                 equal("the width of the output", self.width(out), self.width(x))
             }
-            Op::Select { x, out } => {
+            Op::Select { ref slots } => {
                 ensure(!self.selected, || "a second selection".into())?;
-                equal("the width of the output", self.width(out), self.width(x))?;
-                self.apart(out, [x])
+                let twice = slots.iter().enumerate().any(|(i, slot)| slots[..i].contains(slot));
+                ensure(!twice, || "a slot is selected twice".into())
             }
         }
     }

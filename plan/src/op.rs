@@ -275,10 +275,8 @@ pub enum Op {
     },
     /// Keeps the rows of the tokens that want logits, in batch order. Later steps run over those rows alone.
     Select {
-        /// A row for each token.
-        x: SlotId,
-        /// A row for each token that wants logits.
-        out: SlotId,
+        /// A row for each token, and then for each that wants logits: everything that later steps read.
+        slots: Vec<SlotId>,
     },
 }
 
@@ -343,13 +341,13 @@ impl Op {
             | Op::Activate { x, .. }
             | Op::Scale { x, .. }
             | Op::Softcap { x, .. }
-            | Op::Route { x, .. }
-            | Op::Select { x, .. } => vec![*x],
+            | Op::Route { x, .. } => vec![*x],
             Op::Attend { q, k, v, .. } => vec![*q, *k, *v],
             Op::Gate { gate, up, .. } => vec![*gate, *up],
             Op::Add { x, y, .. } => vec![*x, *y],
             Op::ExpertLinear { x, chosen, .. } => vec![*x, *chosen],
             Op::Combine { x, weights, .. } => vec![*x, *weights],
+            Op::Select { slots } => slots.clone(),
         }
     }
 
@@ -364,12 +362,12 @@ impl Op {
             | Op::Add { out, .. }
             | Op::Scale { out, .. }
             | Op::Softcap { out, .. }
-            | Op::Combine { out, .. }
-            | Op::Select { out, .. } => vec![*out],
+            | Op::Combine { out, .. } => vec![*out],
             Op::Linear { projections, .. } => projections.iter().map(|p| p.out).collect(),
             Op::ExpertLinear { projections, .. } => projections.iter().map(|p| p.out).collect(),
             Op::Rope { x, .. } => vec![*x],
             Op::Route { chosen, weights, .. } => vec![*chosen, *weights],
+            Op::Select { slots } => slots.clone(),
         }
     }
 }

@@ -145,6 +145,26 @@ impl Plan {
         self.steps.push(Step { layer, op });
     }
 
+    /// Moves the selection of rows to the front of the steps that need no other tokens: behind the last attention, where it
+    /// keeps every slot that is read later. What remains of the last layer is then computed for the wanted rows alone.
+    pub fn select_early(&mut self) {
+        let Some(at) = self.steps.iter().position(|s| matches!(s.op, Op::Select { .. })) else { return };
+        let of_all_tokens = |step: &Step| matches!(step.op, Op::Attend { .. } | Op::Embed { .. });
+        let Some(last) = self.steps[..at].iter().rposition(of_all_tokens) else { return };
+        self.steps.remove(at);
+        let (mut live, mut written) = (Vec::new(), Vec::new());
+        for step in &self.steps[last + 1..] {
+            for x in step.op.inputs() {
+                if !written.contains(&x) && !live.contains(&x) {
+                    live.push(x);
+                }
+            }
+            written.extend(step.op.outputs());
+        }
+        let layer = self.steps[last].layer;
+        self.steps.insert(last + 1, Step { layer, op: Op::Select { slots: live } });
+    }
+
     /// The slot with this id.
     pub fn slot_of(&self, id: SlotId) -> &Slot {
         &self.slots[usize::from(id.0)]

@@ -135,9 +135,9 @@ fn plan(format: impl Fn(&str) -> Format) -> Plan {
         p.push(at, Op::Gate { gate, up, out: gate, f: Gating::Product(Nonlinearity::Silu) });
         p.push(at, Op::Add { x, y: gate, scale: 1.0, out: x });
     }
-    let (selected, logits) = (p.slot("selected", 256), p.slot("logits", 64));
-    p.push(None, Op::Select { x, out: selected });
-    p.push(None, linear(selected, table, logits));
+    let logits = p.slot("logits", 64);
+    p.push(None, Op::Select { slots: vec![x] });
+    p.push(None, linear(x, table, logits));
     p.logits = logits;
     p
 }
