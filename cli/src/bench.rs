@@ -21,7 +21,7 @@ Every option of a case may be a list, separated by commas; all combinations are 
 before it is timed. Times leave out loading and turning text into tokens. The fields of -o json are llama-bench's.
 
 --profile measures what the machine can do (reading memory, products of bytes and of floats), then shows for each kind of
-step how long it took, what it moved and multiplied, and how close to the limit that is, for the fastest repetition.
+step how long it took in the fastest repetition, what it moved and multiplied, and how close to the limit that is.
 
 Examples:
   llamay bench model.gguf -p 512 -n 128 -t 1,2 -r 5

@@ -125,7 +125,7 @@ fn read_rates(isa: Isa, threads: usize, weights: usize) -> Result<([usize; 2], [
     let room = available_memory().map_or(MEMORY_SET, |free| usize::try_from(free / 4).unwrap_or(MEMORY_SET));
     // Each thread has a part of the array, and each part is read in whole passes.
     let part_pass = (PASS_BYTES / threads).next_multiple_of(64);
-    let passes = |bytes: usize| (bytes / (part_pass * threads)).max(1);
+    let passes = |bytes: usize| bytes.div_ceil(part_pass * threads).max(1);
     let memory = passes(MEMORY_SET.min(room));
     let n_passes = [passes(weights.max(LEAST_SET)).min(memory), memory];
 

@@ -1,4 +1,4 @@
-//! Where the time of forward calls goes: a record for each kind of step.
+//! Where the time of forward calls goes: a record for each step of a plan.
 
 use std::time::Duration;
 
@@ -6,25 +6,23 @@ use llamay_formats::Format;
 
 use crate::{Cost, Op, Plan, Rows};
 
-/// Steps of one kind, over all layers and forward calls that were profiled.
+/// A step of the plan, or several of one kind, over the forward calls that were profiled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepProfile {
-    /// The operation, as [`Op::name`] has it.
-    pub op: &'static str,
-    /// What people call the kind, such as `linear q+k+v Q4_K`; see [`Plan::step_label`].
+    /// What people call the kind of step, such as `linear q+k+v Q4_K`; see [`Plan::step_label`].
     pub label: String,
-    /// Steps that ran.
+    /// How often it ran.
     pub calls: u64,
-    /// Time that they took.
+    /// Time that it took.
     pub time: Duration,
-    /// What they did.
+    /// What it did.
     pub cost: Cost,
 }
 
 /// What [`crate::Executor::take_profile`] gives.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
-    /// The kinds of steps that ran, in the order of the plan.
+    /// The steps that ran, in the order of the plan.
     pub steps: Vec<StepProfile>,
     /// Time that went into counting, which no forward call takes when it is not profiled.
     pub counting: Duration,
@@ -41,6 +39,30 @@ impl Profile {
         let mut sum = Cost::default();
         self.steps.iter().for_each(|s| sum += s.cost);
         sum
+    }
+
+    /// The steps of each kind put together, in the order of their first.
+    pub fn by_kind(&self) -> Vec<StepProfile> {
+        let mut kinds: Vec<StepProfile> = Vec::new();
+        for step in &self.steps {
+            match kinds.iter_mut().find(|kind| kind.label == step.label) {
+                Some(kind) => {
+                    kind.calls += step.calls;
+                    kind.time += step.time;
+                    kind.cost += step.cost;
+                }
+                None => kinds.push(step.clone()),
+            }
+        }
+        kinds
+    }
+
+    /// Takes over the time of each step that was faster in another run of the same work: what remains is what the steps take
+    /// when nothing disturbs them.
+    pub fn keep_fastest(&mut self, other: &Profile) {
+        for (step, other) in self.steps.iter_mut().zip(&other.steps) {
+            step.time = step.time.min(other.time);
+        }
     }
 }
 
@@ -74,23 +96,17 @@ impl Profiler {
         record.cost += cost;
     }
 
-    /// The records of like steps, put together; from then on the profiler is as new.
+    /// What was gathered; from then on the profiler is as new.
     pub fn take(&mut self, plan: &Plan) -> Profile {
         let gathered = std::mem::replace(self, Profiler::new(plan));
-        let mut steps: Vec<StepProfile> = Vec::new();
-        for (record, step) in gathered.records.into_iter().zip(&plan.steps).filter(|(r, _)| r.calls > 0) {
-            let label = plan.step_label(&step.op);
-            let at = steps.iter().position(|s| s.label == label).unwrap_or_else(|| {
-                let (op, cost) = (step.op.name(), Cost::default());
-                steps.push(StepProfile { op, label, calls: 0, time: Duration::ZERO, cost });
-                steps.len() - 1
-            });
-            let kind = &mut steps[at];
-            kind.calls += record.calls;
-            kind.time += record.time;
-            kind.cost += record.cost;
-        }
-        Profile { steps, counting: gathered.counting }
+        let ran = gathered.records.into_iter().zip(&plan.steps).filter(|(record, _)| record.calls > 0);
+        let steps = ran.map(|(Record { calls, time, cost }, step)| StepProfile {
+            label: plan.step_label(&step.op),
+            calls,
+            time,
+            cost,
+        });
+        Profile { steps: steps.collect(), counting: gathered.counting }
     }
 }
 
@@ -170,6 +186,33 @@ fn role(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn profile(steps: &[(&str, u64)]) -> Profile {
+        let step = |(label, ms): &(&str, u64)| StepProfile {
+            label: (*label).to_owned(),
+            calls: 2,
+            time: Duration::from_millis(*ms),
+            cost: Cost { weight_bytes: 5, ..Cost::default() },
+        };
+        Profile { steps: steps.iter().map(step).collect(), counting: Duration::ZERO }
+    }
+
+    #[test]
+    fn steps_of_a_kind_add_up_to_the_whole() {
+        let all = profile(&[("a", 1), ("b", 2), ("a", 4)]);
+        let kinds = all.by_kind();
+        let shown: Vec<_> =
+            kinds.iter().map(|k| (k.label.as_str(), k.calls, k.time.as_millis(), k.cost.bytes())).collect();
+        assert_eq!(shown, [("a", 4, 5, 10), ("b", 2, 2, 5)]);
+        assert_eq!((all.step_time(), all.cost().bytes()), (Duration::from_millis(7), 15));
+    }
+
+    #[test]
+    fn the_fastest_time_of_each_step_is_kept() {
+        let mut fastest = profile(&[("a", 1), ("b", 9)]);
+        fastest.keep_fastest(&profile(&[("a", 3), ("b", 2)]));
+        assert_eq!(fastest, profile(&[("a", 1), ("b", 2)]));
+    }
 
     #[test]
     fn roles_are_the_words_of_the_field() {

@@ -39,7 +39,7 @@ pub(super) struct Measured {
     pub(super) began: Duration,
     /// Times of the repetitions.
     pub(super) samples: Vec<Duration>,
-    /// Where the time of the fastest repetition went, if that was asked for.
+    /// Where the time went, if that was asked for.
     pub(super) profile: Option<Profiled>,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn measure(
     // Generation is warm after one token; a prompt has to be as long as the one that is timed.
     once(&mut session, &mut tokens, Shape { n_gen: shape.n_gen.min(1), ..shape })?;
     let mut samples = Vec::with_capacity(repetitions);
-    let mut fastest: Option<Profiled> = None;
+    let mut profiled: Option<Profiled> = None;
     for _ in 0..repetitions {
         drop(session);
         session = deep.fork();
@@ -96,10 +96,9 @@ pub(super) fn measure(
         let profile = model.take_profile();
         let time = elapsed.saturating_sub(profile.counting);
         samples.push(time);
-        if let Some(ceilings) = ceilings
-            && fastest.as_ref().is_none_or(|f| time < f.time)
-        {
-            fastest = Some(Profiled { ceilings, isa: opened.isa, profile, time });
+        match &mut profiled {
+            Some(profiled) => profiled.add(&profile, time),
+            None => profiled = ceilings.map(|c| Profiled::new(c, opened.isa, profile, time)),
         }
         done();
     }
@@ -112,7 +111,7 @@ pub(super) fn measure(
         model: model.clone(),
         began,
         samples,
-        profile: fastest,
+        profile: profiled,
     })
 }
 

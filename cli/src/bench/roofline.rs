@@ -115,7 +115,7 @@ impl Panel {
         let rows = profiled.rows();
         let shown = rows.iter().filter(|r| r.share >= LEAST_SHARE && r.cost.macs() > 0 && r.seconds > 0.0);
         let dots = shown.map(|r| Dot {
-            label: r.label.to_owned(),
+            label: r.label.clone(),
             intensity: r.cost.intensity(),
             rate: r.cost.macs() as f64 / r.seconds,
             share: r.share,
