@@ -1,7 +1,10 @@
 //! `llamay bench`: tokens a second, with the shapes, flags and JSON fields of llama-bench.
 
 mod measure;
+mod profile;
 mod report;
+mod roofline;
+mod svg;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,8 +20,12 @@ const AFTER_HELP: &str = "\
 Every option of a case may be a list, separated by commas; all combinations are timed. Each shape runs once unseen
 before it is timed. Times leave out loading and turning text into tokens. The fields of -o json are llama-bench's.
 
-Example:
-  llamay bench model.gguf -p 512 -n 128 -t 1,2 -r 5";
+--profile measures what the machine can do (reading memory, products of bytes and of floats), then shows for each kind of
+step how long it took in the fastest repetition, what it moved and multiplied, and how close to the limit that is.
+
+Examples:
+  llamay bench model.gguf -p 512 -n 128 -t 1,2 -r 5
+  llamay bench model.gguf --profile --svg roofline.svg";
 
 /// Time a model: tokens a second of prompts and of generation
 #[derive(clap::Args)]
@@ -68,6 +75,12 @@ pub(crate) struct Args {
     /// Times that each case is timed
     #[arg(short = 'r', long, value_name = "N", value_parser = args::positive(), default_value_t = 5)]
     repetitions: usize,
+    /// Show where the time goes and how close each kind of step is to what the machine can do
+    #[arg(long)]
+    profile: bool,
+    /// Draw the profile as a roofline chart into this file
+    #[arg(long, value_name = "FILE", requires = "profile")]
+    svg: Option<PathBuf>,
     /// How to print the results; jsonl is an object a line
     #[arg(short = 'o', long, value_name = "FORMAT", default_value = "md")]
     output: Format,
@@ -115,22 +128,37 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     if shapes.is_empty() {
         return Err(CliError::Usage("there is nothing to time: give -p, -n or --pg above 0".to_owned()));
     }
+    if let Some(folder) = args.svg.as_ref().and_then(|svg| svg.parent())
+        && !folder.as_os_str().is_empty()
+        && !folder.is_dir()
+    {
+        return Err(CliError::Failure(format!("{} is not a folder to put the chart in", folder.display())));
+    }
     let format = if args.json { Format::Json } else { args.output };
     let mut report = report::Report::new(format);
     let n_cases = cases(args).len() * shapes.len() * (args.models.len() + args.model.len());
+    let mut chart = roofline::Chart::default();
     let bar = output::bar((n_cases * args.repetitions) as u64, "[{bar:30}] {pos}/{len} {msg}");
     for path in args.models.iter().chain(&args.model) {
         for case in cases(args) {
             let opened = measure::open(path, case, &shapes, &args.adapters)?;
+            bar.set_message("what the machine can do");
+            let ceilings = args.profile.then(|| profile::ceilings(&opened)).transpose()?;
+            chart.begin(&opened);
             for shape in &shapes {
                 bar.set_message(shape.name());
-                let result = measure::measure(&opened, case, *shape, args.repetitions, &|| bar.inc(1))?;
+                let result =
+                    measure::measure(&opened, case, *shape, args.repetitions, ceilings, &|| bar.inc(1))?;
+                chart.add(&result);
                 bar.suspend(|| report.add(result))?;
             }
         }
     }
     bar.finish_and_clear();
-    report.finish()
+    report.finish()?;
+    let Some(path) = &args.svg else { return Ok(()) };
+    let failed = |e| CliError::Failure(format!("{} cannot be written: {e}", path.display()));
+    std::fs::write(path, chart.draw()).map_err(failed)
 }
 
 /// What is fed and timed.

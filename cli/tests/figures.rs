@@ -62,6 +62,60 @@ fn bench_reports_every_shape_in_every_form() {
 }
 
 #[test]
+fn bench_profiles_every_shape_in_every_form() {
+    let folder = Folder::new();
+    let model = folder.chat_model();
+    let svg = folder.path("roofline.svg");
+    let args = |format, more: &[&str]| {
+        let args = ["bench", arg(&model), "-p", "8", "-n", "4", "-d", "0,3", "-t", "1", "-r", "2"];
+        run([&args[..], &["--profile", "-o", format], more].concat())
+    };
+    let json = args("json", &["--svg", arg(&svg)]).json();
+    let tests = json.as_array().unwrap();
+    assert_eq!(tests.len(), 4);
+    let float = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("no number: {value}"));
+    for test in tests {
+        let profile = &test["profile"];
+        for name in ["read_bytes", "memory_bytes", "int8_macs", "f32_macs"] {
+            assert!(float(&profile["ceilings"][format!("{name}_per_second")]) > 0.0, "{profile}");
+        }
+        let steps = profile["steps"].as_array().unwrap();
+        let sum = |name: &str| steps.iter().map(|s| float(&s[name])).sum::<f64>();
+        let seconds = float(&profile["seconds"]);
+        let all = sum("seconds") + float(&profile["between_steps_seconds"]);
+        assert!((all - seconds).abs() < 1e-6 && sum("share") <= 1.0 + 1e-9, "{profile}");
+        assert!(seconds * 1e9 <= float(&test["samples_ns"][0]).max(float(&test["samples_ns"][1])) + 1.0);
+        assert!(
+            steps.iter().any(|s| s["step"] == "linear gate+up Q8_0" && s["int8_macs"].as_u64() > Some(0))
+        );
+        assert!(steps.iter().all(|s| float(&s["of_ceiling"]) >= 0.0 && s["bound"].is_string()));
+    }
+    let depth = |test: &Value| {
+        let steps = test["profile"]["steps"].as_array().unwrap();
+        steps.iter().find(|s| s["step"] == "attention").unwrap()["cache_bytes"].as_u64().unwrap()
+    };
+    assert!(depth(&tests[3]) > depth(&tests[1]), "more is read of a fuller cache");
+
+    let drawn = std::fs::read_to_string(&svg).unwrap();
+    let document = roxmltree::Document::parse(&drawn).unwrap_or_else(|e| panic!("{e}: {drawn}"));
+    for name in ["pp8", "tg4", "pp8 @ d3", "tg4 @ d3"] {
+        assert!(document.descendants().any(|n| n.text() == Some(name)), "{name}");
+    }
+    let table = args("md", &[]);
+    for part in ["| ceiling", "### pp8: ", "### tg4 @ d3: ", "| between steps ", "| linear q+k+v Q8_0 "] {
+        assert!(table.ok().contains(part), "{part}: {}", table.ok());
+    }
+}
+
+#[test]
+fn bench_says_what_is_wrong_with_a_chart_before_it_times() {
+    let ran = run(["bench", "model.gguf", "--svg", "x.svg"]);
+    assert!(ran.error(2).contains("--profile"), "{}", ran.stderr);
+    let ran = run(["bench", "model.gguf", "--profile", "--svg", "/no/such/folder/x.svg"]);
+    assert!(ran.error(1).contains("/no/such/folder is not a folder"), "{}", ran.stderr);
+}
+
+#[test]
 fn bench_without_shapes_is_wrong_usage() {
     let ran = run(["bench", "model.gguf", "-p", "0", "-n", "0"]);
     assert!(ran.error(2).contains("nothing to time"), "{}", ran.stderr);

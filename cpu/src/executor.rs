@@ -1,10 +1,11 @@
 //! Runs a plan's steps, one after the other, over the tokens of a batch.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use llamay_plan::{
-    Batch, ExecError, Executor, Index, KvType, LoadOptions, Op, PageId, Plan, Progress, Rope, Rows, SlotId,
-    StepChange, WeightSource,
+    Batch, ExecError, Executor, Index, KvType, LoadOptions, Op, PageId, Plan, Profile, Progress, Rope, Rows,
+    SlotId, StepChange, WeightSource,
 };
 
 use crate::attend::{Attend, AttendScratch};
@@ -14,6 +15,7 @@ use crate::kv::KvCache;
 use crate::linear::{Linear, LinearScratch};
 use crate::matmul::Output;
 use crate::pool::Pool;
+use crate::profile::Observer;
 use crate::rows::for_row_chunks;
 use crate::slots::Slots;
 use crate::weights::{Loader, RawMatrix};
@@ -45,6 +47,8 @@ pub struct CpuExecutor {
     experts: ExpertScratch,
     attend: AttendScratch,
     pool: Arc<Pool>,
+    /// Times the steps, while somebody wants to know.
+    observer: Option<Box<Observer>>,
 }
 
 impl CpuExecutor {
@@ -106,6 +110,7 @@ impl CpuExecutor {
             experts: ExpertScratch::default(),
             attend: AttendScratch::default(),
             pool,
+            observer: None,
         })
     }
 
@@ -126,11 +131,16 @@ impl CpuExecutor {
             if self.skipped[i] {
                 continue;
             }
+            let (rows, began) = (n, self.observer.as_ref().map(|_| Instant::now()));
             for out in step.op.outputs() {
                 // Only as many rows as are used: the logits of a whole prompt would be larger than the model.
                 self.slots.reserve(out, n);
             }
             self.step(i, &step.op, batch, &mut n)?;
+            if let (Some(observer), Some(began)) = (&mut self.observer, began) {
+                let kv = self.cache.kind;
+                observer.step(&plan, i, rows, batch, &self.kernels, kv, &self.slots, began);
+            }
             if check {
                 self.check(i, &step.op, n)?;
             }
@@ -404,5 +414,13 @@ impl Executor for CpuExecutor {
             }
         }
         Ok(())
+    }
+
+    fn profile(&mut self, on: bool) {
+        self.observer = on.then(|| Box::new(Observer::new(&self.plan)));
+    }
+
+    fn take_profile(&mut self) -> Profile {
+        self.observer.as_mut().map_or(Profile::default(), |o| o.profiler.take(&self.plan))
     }
 }

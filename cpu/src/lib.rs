@@ -14,6 +14,8 @@ mod matmul;
 mod memory;
 mod pack;
 pub mod pool;
+pub mod probe;
+mod profile;
 mod rows;
 mod slots;
 mod weights;

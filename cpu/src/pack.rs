@@ -59,6 +59,11 @@ impl PackFormat {
         };
         Some(PackFormat { scales, pairs, words, split })
     }
+
+    /// Bytes of a block of one row.
+    pub(crate) const fn block_bytes(&self) -> usize {
+        2 * self.scales + 2 * self.pairs + 4 * self.words
+    }
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {

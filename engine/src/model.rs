@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use llamay_cpu::CpuBackend;
 use llamay_gguf::Gguf;
 use llamay_model::PlanOptions;
-use llamay_plan::{Backend, Executor, KvType, LoadOptions, Placement, Plan};
+use llamay_plan::{Backend, Executor, KvType, LoadOptions, Placement, Plan, Profile};
 use llamay_tokenizer::Tokenizer;
 use llamay_tokenizer::template::ChatTemplate;
 
@@ -214,6 +214,16 @@ impl Model {
         let text = |id: Option<u32>| id.map_or("", |id| self.tokenizer().token(id));
         let template = ChatTemplate::new(source, text(self.tokenizer().bos()), text(self.tokenizer().eos()))?;
         Ok(Some(template))
+    }
+
+    /// Begins to time and count the steps of all sessions' forward calls, or ends it; what was gathered goes either way.
+    pub fn profile(&self, on: bool) {
+        self.state().executor.profile(on);
+    }
+
+    /// What was gathered since [`Model::profile`] or this was last called.
+    pub fn take_profile(&self) -> Profile {
+        self.state().executor.take_profile()
     }
 
     /// The executor and the pages, for one forward call at a time.

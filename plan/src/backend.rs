@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use llamay_formats::Format;
 
-use crate::{Batch, KvType, Op, PageId, Plan, WeightId};
+use crate::{Batch, KvType, Op, PageId, Plan, Profile, WeightId};
 
 /// Why a backend does not run a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +105,15 @@ pub trait Executor: Send {
     /// The plan stays valid whichever steps are skipped: whoever asks has made sure that their outputs have no other reader
     /// or are written by another step too.
     fn change_steps(&mut self, changes: &[(usize, StepChange)]) -> Result<(), ExecError>;
+
+    /// Begins to time and count every step of the forward calls to come, or ends it; what was gathered goes either way. A
+    /// device that cannot time its steps does nothing.
+    fn profile(&mut self, _on: bool) {}
+
+    /// What was gathered since profiling began or this was last asked; empty where nothing is.
+    fn take_profile(&mut self) -> Profile {
+        Profile::default()
+    }
 }
 
 /// What goes wrong while loading or running.

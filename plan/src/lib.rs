@@ -5,13 +5,16 @@
 
 mod backend;
 mod batch;
+mod cost;
 mod kv;
 mod op;
 mod placement;
 mod plan;
+mod profile;
 
 pub use backend::{Backend, ExecError, Executor, LoadOptions, Progress, Refusal, StepChange, WeightSource};
 pub use batch::{Batch, BatchToken, KV_PAGE, KvType, PageId, Run};
+pub use cost::{Bound, Ceilings, Cost, CostModel};
 pub use kv::{KV_ROLLBACK, KvGroup, KvLayer, NO_PAGE};
 pub use llamay_formats::Format;
 pub use op::{
@@ -20,3 +23,4 @@ pub use op::{
 };
 pub use placement::{Fall, Placement, Tier, Unplaced};
 pub use plan::{Plan, Rope, RopePairs, Slot, Step, Weight};
+pub use profile::{Profile, Profiler, StepProfile};

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use llamay_engine::{Cancel, Logits, Model, Options, Session};
+use llamay_engine::plan::Ceilings;
+use llamay_engine::{Cancel, Isa, Logits, Model, Options, Session};
 
 use super::Shape;
+use super::profile::Profiled;
 use crate::args::{self, Adapters, Kv};
 use crate::error::CliError;
 
@@ -23,6 +25,7 @@ pub(super) struct Opened {
     pub(super) model: Model,
     pub(super) path: PathBuf,
     pub(super) threads: usize,
+    pub(super) isa: Isa,
 }
 
 /// One line of the results.
@@ -36,6 +39,8 @@ pub(super) struct Measured {
     pub(super) began: Duration,
     /// Times of the repetitions.
     pub(super) samples: Vec<Duration>,
+    /// Where the time went, if that was asked for.
+    pub(super) profile: Option<Profiled>,
 }
 
 /// Opens the model with a context that holds the longest shape.
@@ -55,15 +60,18 @@ pub(super) fn open(
         ..env
     };
     let threads = options.threads.unwrap_or_else(llamay_engine::available_threads);
-    Ok(Opened { model: args::open(path, &options, |_| Ok(()))?.model, path: path.to_owned(), threads })
+    let model = args::open(path, &options, |_| Ok(()))?.model;
+    Ok(Opened { model, path: path.to_owned(), threads, isa: Isa::best(options.isa) })
 }
 
-/// Times a shape, after one run of it that is not timed. `done` is called after each repetition.
+/// Times a shape, after one run of it that is not timed. `done` is called after each repetition. With `ceilings`, the steps
+/// are timed too.
 pub(super) fn measure(
     opened: &Opened,
     case: Case,
     shape: Shape,
     repetitions: usize,
+    ceilings: Option<Ceilings>,
     done: &dyn Fn(),
 ) -> Result<Measured, CliError> {
     let model = &opened.model;
@@ -77,14 +85,24 @@ pub(super) fn measure(
     // Generation is warm after one token; a prompt has to be as long as the one that is timed.
     once(&mut session, &mut tokens, Shape { n_gen: shape.n_gen.min(1), ..shape })?;
     let mut samples = Vec::with_capacity(repetitions);
+    let mut profiled: Option<Profiled> = None;
     for _ in 0..repetitions {
         drop(session);
         session = deep.fork();
+        model.profile(ceilings.is_some());
         let start = Instant::now();
         once(&mut session, &mut tokens, shape)?;
-        samples.push(start.elapsed());
+        let elapsed = start.elapsed();
+        let profile = model.take_profile();
+        let time = elapsed.saturating_sub(profile.counting);
+        samples.push(time);
+        match &mut profiled {
+            Some(profiled) => profiled.add(&profile, time),
+            None => profiled = ceilings.map(|c| Profiled::new(c, opened.isa, profile, time)),
+        }
         done();
     }
+    model.profile(false);
     Ok(Measured {
         case,
         shape,
@@ -93,6 +111,7 @@ pub(super) fn measure(
         model: model.clone(),
         began,
         samples,
+        profile: profiled,
     })
 }
 

@@ -1,13 +1,15 @@
 //! Results as llama-bench prints them.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use llamay_engine::gguf::{Gguf, TensorType};
 use serde_json::{Map, Value, json};
 
 use super::Format;
-use super::measure::Measured;
+use super::measure::{Case, Measured};
+use super::profile;
 use crate::args::Kv;
 use crate::error::CliError;
 use crate::output;
@@ -16,11 +18,13 @@ use crate::output;
 pub(super) struct Report {
     format: Format,
     rows: Vec<Map<String, Value>>,
+    /// The model and the case of the last row.
+    case: Option<(PathBuf, Case)>,
 }
 
 impl Report {
     pub(super) fn new(format: Format) -> Report {
-        Report { format, rows: Vec::new() }
+        Report { format, rows: Vec::new(), case: None }
     }
 
     pub(super) fn add(&mut self, result: Measured) -> Result<(), CliError> {
@@ -36,6 +40,11 @@ impl Report {
                 }
                 let cells: Vec<String> = csv_fields(&row).map(|(_, value)| csv_cell(value)).collect();
                 output::print(&format!("{}\n", cells.join(",")))?;
+            }
+            Format::Md if result.profile.is_some() => {
+                let case = (result.path.clone(), result.case);
+                let seen = self.case.replace(case.clone()).is_some_and(|last| last == case);
+                output::print(&profile::section(&result, &model_type(result.model.gguf()), !seen))?;
             }
             Format::Md => {
                 if first {
@@ -104,15 +113,19 @@ fn fields(result: &Measured) -> Map<String, Value> {
         "samples_ns": ns.iter().map(|ns| *ns as u64).collect::<Vec<u64>>(),
         "samples_ts": ts,
     });
-    match object {
+    let mut fields = match object {
         Value::Object(fields) => fields,
         _ => Map::new(),
+    };
+    if let Some(profiled) = &result.profile {
+        fields.insert("profile".to_owned(), profiled.json());
     }
+    fields
 }
 
-/// The fields of CSV: as llama-bench, all but the samples.
+/// The fields of CSV: as llama-bench, all but the samples; and no profile.
 fn csv_fields(row: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
-    row.iter().filter(|(_, value)| !value.is_array())
+    row.iter().filter(|(_, value)| !value.is_array() && !value.is_object())
 }
 
 fn csv_cell(value: &Value) -> String {
@@ -161,7 +174,7 @@ fn markdown_row(result: &Measured, row: &Map<String, Value>) -> String {
 }
 
 /// A model's architecture, size and most common format: `llama 135M Q4_1`.
-fn model_type(gguf: &Gguf) -> String {
+pub(super) fn model_type(gguf: &Gguf) -> String {
     let metadata = gguf.metadata();
     let text = |key: &str| metadata.str(key).ok().flatten();
     let mut bytes: BTreeMap<String, u64> = BTreeMap::new();
