@@ -45,6 +45,8 @@ pub struct CpuExecutor {
     experts: ExpertScratch,
     attend: AttendScratch,
     pool: Arc<Pool>,
+    /// Whether weights stay in the file.
+    streams: bool,
 }
 
 impl CpuExecutor {
@@ -60,7 +62,7 @@ impl CpuExecutor {
         let total = plan.weight_bytes() as u64;
         let mut done = 0;
         let mut steps = Vec::with_capacity(plan.steps.len());
-        let mut loader = Loader::new(&plan, source, &kernels, &pool)?;
+        let mut loader = Loader::new(&plan, source, &kernels, &pool, options.no_repack)?;
         for step in &plan.steps {
             steps.push(match &step.op {
                 Op::Embed { weight, .. } => {
@@ -106,6 +108,7 @@ impl CpuExecutor {
             experts: ExpertScratch::default(),
             attend: AttendScratch::default(),
             pool,
+            streams: options.no_repack,
         })
     }
 
@@ -131,6 +134,9 @@ impl CpuExecutor {
                 let rows = if matches!(step.op, Op::Select { .. }) { batch.n_logits() } else { n };
                 self.slots.reserve(out, rows);
             }
+            if self.streams && matches!(step.op, Op::Linear { .. }) {
+                self.prefetch_after(i);
+            }
             self.step(i, &step.op, batch, &mut n)?;
             if check {
                 self.check(i, &step.op, n)?;
@@ -140,6 +146,16 @@ impl CpuExecutor {
             }
         }
         Ok(())
+    }
+
+    /// Asks for the weights of the linear step after this one, or of the first one for the next token.
+    fn prefetch_after(&self, step: usize) {
+        let (before, after) = self.steps.split_at(step + 1);
+        let next = after.iter().chain(before).find_map(|s| match s {
+            Loaded::Linear(linear) => Some(linear),
+            _ => None,
+        });
+        next.into_iter().for_each(Linear::prefetch);
     }
 
     /// An error if one of the step's outputs is not finite.

@@ -16,6 +16,7 @@ mod pack;
 pub mod pool;
 mod rows;
 mod slots;
+mod stream;
 mod weights;
 
 pub use backend::CpuBackend;

@@ -350,7 +350,7 @@ impl PackedMatrix {
         rows.div_ceil(lanes).checked_mul(group_bytes)
     }
 
-    /// A matrix in `data`, which holds [`PackedMatrix::bytes`] zeros.
+    /// A matrix in `data`, which holds at least [`PackedMatrix::bytes`].
     ///
     /// # Panics
     /// If the format is not a packed one.
@@ -364,6 +364,11 @@ impl PackedMatrix {
         let f = PackFormat::of(format).expect("the caller asked PackedMatrix::bytes");
         let Sizes { quants_at, block_bytes, group_bytes } = Sizes::of(&f, k / format.block_len(), lanes);
         PackedMatrix { format, rows, lanes, group_bytes, quants_at, block_bytes, data }
+    }
+
+    /// The memory that the matrix was in.
+    pub(crate) fn into_data(self) -> AlignedBytes {
+        self.data
     }
 
     /// Groups of the matrix; the last may have fewer rows, and zeros in their place.
