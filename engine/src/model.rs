@@ -87,6 +87,19 @@ fn weight_bytes(plan: &Plan, options: &Options) -> u64 {
     if options.no_repack { 0 } else { plan.weight_bytes() as u64 }
 }
 
+/// The results of both: of the first from a thread of its own, if `parallel` and there is one to be had.
+fn beside<A: Send, B>(parallel: bool, a: impl Fn() -> A + Sync, b: impl FnOnce() -> B) -> (A, B) {
+    std::thread::scope(|scope| {
+        let thread = parallel.then(|| std::thread::Builder::new().spawn_scoped(scope, &a));
+        let b = b();
+        let a = match thread {
+            Some(Ok(thread)) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            _ => a(),
+        };
+        (a, b)
+    })
+}
+
 /// Tokens of a forward call.
 fn batch(options: &Options) -> usize {
     options.batch.unwrap_or(DEFAULT_BATCH).max(1)
@@ -98,8 +111,8 @@ impl Model {
     /// `progress` hears the bytes of weights loaded so far, out of all.
     ///
     /// # Errors
-    /// A file that is no valid GGUF, a model or vocabulary that llamay does not run, or too little memory; always
-    /// before the weights are loaded.
+    /// A file that is no valid GGUF, a model or vocabulary that llamay does not run, or too little memory, before the
+    /// weights are loaded; and a vocabulary that contradicts itself, which is read meanwhile.
     pub fn open(
         path: impl AsRef<Path>,
         options: &Options,
@@ -136,7 +149,7 @@ impl Model {
         let mut plan = loaded.plan;
         let (applied, odd) = adapters::apply_all(&mut plan, &adapters)?;
         let plan = Arc::new(plan);
-        let tokenizer = Tokenizer::from_gguf(&gguf)?;
+        Tokenizer::check(&gguf)?;
         let context = context(&plan, options)?;
         let mut warnings = warnings(&plan, &loaded.unused, options);
         warnings.extend(odd);
@@ -147,7 +160,9 @@ impl Model {
         let files = adapters.into_iter().map(|a| a.gguf).collect();
         let source = Arc::new(GgufWeights::new(Arc::clone(&gguf), files, Arc::clone(&plan)));
         let load = LoadOptions { kv: options.kv, no_repack: options.no_repack };
-        let mut executor = cpu.load(Arc::clone(&plan), source, load, progress)?;
+        let load = || cpu.load(Arc::clone(&plan), source, load, progress);
+        let (tokenizer, executor) = beside(cpu.threads() > 1, || Tokenizer::from_gguf(&gguf), load);
+        let (tokenizer, mut executor) = (tokenizer?, executor?);
         executor.change_steps(&adapters::initial_changes(&applied))?;
         let pages: Vec<Pages> = plan.kv_groups().into_iter().map(Pages::new).collect();
         let inner = Inner {

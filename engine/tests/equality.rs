@@ -118,7 +118,8 @@ fn weights_that_stay_in_the_file_give_the_same_bits_everywhere() {
         let Some(shape) = Shape::named(name) else { panic!("no shape {name}") };
         for format in [Format::F32, Format::Q8_0].into_iter().filter(|f| shape.formats().any(|s| s == *f)) {
             let prompt = tokens(PROMPT);
-            let repacked = logits(&open(shape, format, &with(Isa::best(None), 2)), &prompt, Mode::Whole).unwrap();
+            let repacked =
+                logits(&open(shape, format, &with(Isa::best(None), 2)), &prompt, Mode::Whole).unwrap();
             assert_streams_equal(shape, format, &prompt, &bits(&repacked));
         }
     }
