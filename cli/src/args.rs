@@ -18,6 +18,7 @@ Environment:
   LLAMAY_THREADS=N         Threads, where -t does not say
   LLAMAY_ISA=NAME          The most capable CPU kernels to use; `llamay version` lists the names
   LLAMAY_BACKEND=portable  Run the portable reference kernels
+  LLAMAY_NO_REPACK=1       As --no-repack
   LLAMAY_GPU=off|auto      GPU use; this build has no GPU backend
 
 Results go to standard output, everything else to standard error.
@@ -64,6 +65,9 @@ pub(crate) struct RunOptions {
     /// Element type of the KV cache
     #[arg(long, value_name = "TYPE", default_value = "f16")]
     pub(crate) kv_type: Kv,
+    /// Read weights from the file as they are used, for a model larger than memory; slower
+    #[arg(long)]
+    pub(crate) no_repack: bool,
     #[command(flatten)]
     pub(crate) adapters: Adapters,
 }
@@ -124,6 +128,7 @@ impl RunOptions {
             context: self.ctx_size.or(env.context),
             kv: self.kv_type.into(),
             batch: Some(self.batch_size),
+            no_repack: self.no_repack || env.no_repack,
             adapters: self.adapters.lora.clone(),
             ..env
         })

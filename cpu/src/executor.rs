@@ -49,6 +49,8 @@ pub struct CpuExecutor {
     pool: Arc<Pool>,
     /// Times the steps, while somebody wants to know.
     observer: Option<Box<Observer>>,
+    /// Whether weights stay in the file.
+    streams: bool,
 }
 
 impl CpuExecutor {
@@ -64,7 +66,7 @@ impl CpuExecutor {
         let total = plan.weight_bytes() as u64;
         let mut done = 0;
         let mut steps = Vec::with_capacity(plan.steps.len());
-        let mut loader = Loader::new(&plan, source, &kernels, &pool)?;
+        let mut loader = Loader::new(&plan, source, &kernels, &pool, options.no_repack)?;
         for step in &plan.steps {
             steps.push(match &step.op {
                 Op::Embed { weight, .. } => {
@@ -111,6 +113,7 @@ impl CpuExecutor {
             attend: AttendScratch::default(),
             pool,
             observer: None,
+            streams: options.no_repack,
         })
     }
 
@@ -136,6 +139,9 @@ impl CpuExecutor {
                 // Only as many rows as are used: the logits of a whole prompt would be larger than the model.
                 self.slots.reserve(out, n);
             }
+            if self.streams && matches!(step.op, Op::Linear { .. }) {
+                self.prefetch_after(i);
+            }
             self.step(i, &step.op, batch, &mut n)?;
             if let (Some(observer), Some(began)) = (&mut self.observer, began) {
                 let kv = self.cache.kind;
@@ -149,6 +155,16 @@ impl CpuExecutor {
             }
         }
         Ok(())
+    }
+
+    /// Asks for the weights of the linear step after this one, or of the first one for the next token.
+    fn prefetch_after(&self, step: usize) {
+        let (before, after) = self.steps.split_at(step + 1);
+        let next = after.iter().chain(before).find_map(|s| match s {
+            Loaded::Linear(linear) => Some(linear),
+            _ => None,
+        });
+        next.into_iter().for_each(Linear::prefetch);
     }
 
     /// An error if one of the step's outputs is not finite.

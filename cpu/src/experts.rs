@@ -110,6 +110,9 @@ impl Experts {
             })
             .collect();
         let tasks = self.tasks(starts, pool.threads());
+        for expert in (0..self.n_expert).filter(|e| starts[*e] < starts[e + 1]) {
+            self.stacks.iter().for_each(|stack| stack.matrices[expert].prefetch());
+        }
         let failed = Mutex::new(None);
         pool.run(tasks.len(), &|task, _| {
             let Task { stack, expert, rows } = &tasks[task];

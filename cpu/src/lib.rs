@@ -18,6 +18,7 @@ pub mod probe;
 mod profile;
 mod rows;
 mod slots;
+mod stream;
 mod weights;
 
 pub use backend::CpuBackend;

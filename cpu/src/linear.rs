@@ -94,6 +94,11 @@ impl Linear {
         &self.core.projections
     }
 
+    /// Says that the step comes soon, so that rows that stay in the file are on their way.
+    pub(crate) fn prefetch(&self) {
+        self.core.projections.iter().for_each(|p| p.matrix.prefetch());
+    }
+
     /// Multiplies `n` rows of `x` with every projection.
     ///
     /// # Safety
@@ -218,7 +223,7 @@ impl Job for Core {
             let columns = Columns::Records(layout, &input[*at..at + layout.words]);
             // SAFETY: the input holds one column's records, and `out` is this call's own.
             let result = unsafe { self.multiply(p, rows, &columns, 1, output) };
-            debug_assert!(result.is_ok(), "a matrix that reads records is in memory");
+            debug_assert!(result.is_ok(), "the rows were read when the matrix was loaded");
         }
     }
 }

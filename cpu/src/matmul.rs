@@ -9,6 +9,7 @@ use crate::acts::ActLayout;
 use crate::kernels::{FloatArgs, Kernels, MatArgs};
 use crate::pool::Pool;
 use crate::rows::for_row_chunks;
+use crate::stream;
 use crate::weights::{Matrix, RawMatrix};
 
 /// Where a product goes.
@@ -62,7 +63,7 @@ const fn index(kind: Activation) -> usize {
 /// Whether a matrix's kernel reads records, or the reference its rows.
 fn reads_records(matrix: &Matrix, kernels: &Kernels) -> bool {
     match matrix {
-        Matrix::Packed(_) => true,
+        Matrix::Packed(_) | Matrix::Streamed(_) => true,
         Matrix::Raw(m) => has_float_kernel(m, kernels),
     }
 }
@@ -173,6 +174,11 @@ pub(crate) unsafe fn multiply(
             // SAFETY: the weights were packed for this table; the rest is the caller's word.
             unsafe { kernel(&args) };
         }
+        (Matrix::Streamed(streamed), Columns::Records(layout, x)) => {
+            let kernel = kernels.matmul(streamed.raw.format).ok_or("no kernel for a packed format")?;
+            // SAFETY: the rows are packed for this table; the rest is the caller's word.
+            unsafe { stream::multiply(kernel, streamed, rows, layout, x, n, out)? };
+        }
         (Matrix::Raw(raw), Columns::Records(_, x)) => {
             let kernel = kernels.float.ok_or("no kernel for float rows")?;
             let args = FloatArgs {
@@ -205,7 +211,7 @@ pub(crate) unsafe fn multiply(
                 }
             }
         }
-        (Matrix::Packed(_), Columns::Quantized(_) | Columns::Floats(_)) => {
+        (Matrix::Packed(_) | Matrix::Streamed(_), Columns::Quantized(_) | Columns::Floats(_)) => {
             unreachable!("packed rows are multiplied with records")
         }
     }

@@ -44,6 +44,10 @@ impl AlignedBytes {
         Some(AlignedBytes { storage: Storage::Lines(storage), len: n })
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     pub(crate) fn as_ptr(&self) -> *const u8 {
         match &self.storage {
             Storage::Lines(lines) => lines.as_ptr().cast(),

@@ -27,8 +27,8 @@ pub(crate) struct PackFormat {
     pub(crate) pairs: usize,
     /// 32-bit words of a block.
     pub(crate) words: usize,
-    /// Takes one block apart.
-    split: fn(&[u8], &mut Block),
+    /// Packs a group of so many rows.
+    pack: fn(usize, &mut Group<'_>),
 }
 
 /// A block taken apart.
@@ -38,26 +38,53 @@ struct Block {
     words: [u32; 48],
 }
 
+/// The rows of one group, and where their parts go.
+struct Group<'a> {
+    rows: &'a [u8],
+    row_bytes: usize,
+    scales: &'a mut [u8],
+    quants: &'a mut [u8],
+}
+
+/// The packing of a format from its scales, pairs and words, and a function that takes a block apart.
+///
+/// A copy of [`pack_blocks`] is made for it, into which the function is inlined.
+macro_rules! packing {
+    ($format:ident, $scales:literal, $pairs:literal, $words:literal, $split:ident) => {{
+        const BYTES: usize = Format::$format.block_bytes();
+        PackFormat {
+            scales: $scales,
+            pairs: $pairs,
+            words: $words,
+            pack: |lanes, group| match lanes {
+                4 => pack_blocks::<BYTES, $scales, $pairs, $words, 4>(group, $split),
+                8 => pack_blocks::<BYTES, $scales, $pairs, $words, 8>(group, $split),
+                16 => pack_blocks::<BYTES, $scales, $pairs, $words, 16>(group, $split),
+                _ => unreachable!("vectors have 4, 8 or 16 lanes"),
+            },
+        }
+    }};
+}
+
 impl PackFormat {
     /// The packing of a format, if kernels for it read packed rows.
     pub(crate) fn of(format: Format) -> Option<PackFormat> {
-        let (scales, pairs, words, split): (_, _, _, fn(&[u8], &mut Block)) = match format {
-            Format::Q4_0 => (1, 0, 4, split_q4_0),
-            Format::Q4_1 => (2, 0, 4, split_q4_1),
-            Format::Q5_0 => (1, 0, 5, split_q5_0),
-            Format::Q5_1 => (2, 0, 5, split_q5_1),
-            Format::Q8_0 => (1, 0, 8, split_q8_0),
-            Format::IQ4_NL => (1, 0, 4, split_q4_0),
-            Format::IQ4_XS => (1, 4, 32, split_iq4_xs),
-            Format::MXFP4 => (1, 0, 4, split_mxfp4),
-            Format::Q2_K => (2, 16, 16, split_q2_k),
-            Format::Q3_K => (1, 8, 24, split_q3_k),
-            Format::Q4_K => (2, 8, 32, split_q4_k),
-            Format::Q5_K => (2, 8, 40, split_q5_k),
-            Format::Q6_K => (1, 8, 48, split_q6_k),
+        Some(match format {
+            Format::Q4_0 => packing!(Q4_0, 1, 0, 4, split_q4_0),
+            Format::Q4_1 => packing!(Q4_1, 2, 0, 4, split_q4_1),
+            Format::Q5_0 => packing!(Q5_0, 1, 0, 5, split_q5_0),
+            Format::Q5_1 => packing!(Q5_1, 2, 0, 5, split_q5_1),
+            Format::Q8_0 => packing!(Q8_0, 1, 0, 8, split_q8_0),
+            Format::IQ4_NL => packing!(IQ4_NL, 1, 0, 4, split_q4_0),
+            Format::IQ4_XS => packing!(IQ4_XS, 1, 4, 32, split_iq4_xs),
+            Format::MXFP4 => packing!(MXFP4, 1, 0, 4, split_mxfp4),
+            Format::Q2_K => packing!(Q2_K, 2, 16, 16, split_q2_k),
+            Format::Q3_K => packing!(Q3_K, 1, 8, 24, split_q3_k),
+            Format::Q4_K => packing!(Q4_K, 2, 8, 32, split_q4_k),
+            Format::Q5_K => packing!(Q5_K, 2, 8, 40, split_q5_k),
+            Format::Q6_K => packing!(Q6_K, 1, 8, 48, split_q6_k),
             _ => return None,
-        };
-        Some(PackFormat { scales, pairs, words, split })
+        })
     }
 
     /// Bytes of a block of one row.
@@ -66,6 +93,7 @@ impl PackFormat {
     }
 }
 
+#[inline(always)]
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
@@ -77,6 +105,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// The four words of a 4-bit plane that the file already has in this order.
+#[inline(always)]
 fn nibbles(bytes: &[u8], words: &mut [u32]) {
     for (j, w) in words.iter_mut().enumerate().take(4) {
         *w = u32_at(bytes, 4 * j);
@@ -87,11 +116,13 @@ fn nibbles(bytes: &[u8], words: &mut [u32]) {
 ///
 /// Bit `4s + i` goes to `8i + s`: the five bits of its number rotate by two, which is two inverse perfect shuffles
 /// (Warren, "Hacker's Delight", 7-2).
+#[inline(always)]
 fn fifth_bits(high: u32) -> u32 {
     unshuffle(unshuffle(high))
 }
 
 /// Even bits to the lower half, odd bits to the upper.
+#[inline(always)]
 fn unshuffle(x: u32) -> u32 {
     let swap = |x: u32, mask: u32, by: u32| {
         let t = (x ^ (x >> by)) & mask;
@@ -103,28 +134,33 @@ fn unshuffle(x: u32) -> u32 {
     swap(x, 0x0000_ff00, 8)
 }
 
+#[inline(always)]
 fn split_q4_0(block: &[u8], out: &mut Block) {
     out.scales[0] = u16_at(block, 0);
     nibbles(&block[2..], &mut out.words);
 }
 
+#[inline(always)]
 fn split_q4_1(block: &[u8], out: &mut Block) {
     out.scales = [u16_at(block, 0), u16_at(block, 2)];
     nibbles(&block[4..], &mut out.words);
 }
 
+#[inline(always)]
 fn split_q5_0(block: &[u8], out: &mut Block) {
     out.scales[0] = u16_at(block, 0);
     out.words[0] = fifth_bits(u32_at(block, 2));
     nibbles(&block[6..], &mut out.words[1..]);
 }
 
+#[inline(always)]
 fn split_q5_1(block: &[u8], out: &mut Block) {
     out.scales = [u16_at(block, 0), u16_at(block, 2)];
     out.words[0] = fifth_bits(u32_at(block, 4));
     nibbles(&block[8..], &mut out.words[1..]);
 }
 
+#[inline(always)]
 fn split_q8_0(block: &[u8], out: &mut Block) {
     out.scales[0] = u16_at(block, 0);
     let (words, _) = block[2..34].as_chunks::<4>();
@@ -133,6 +169,7 @@ fn split_q8_0(block: &[u8], out: &mut Block) {
     }
 }
 
+#[inline(always)]
 fn split_iq4_xs(block: &[u8], out: &mut Block) {
     out.scales[0] = u16_at(block, 0);
     let scales = iq4_xs::unpack_scales(block);
@@ -146,6 +183,7 @@ fn split_iq4_xs(block: &[u8], out: &mut Block) {
 }
 
 /// The scale as bfloat16, which holds every power of two that a product takes.
+#[inline(always)]
 fn split_mxfp4(block: &[u8], out: &mut Block) {
     out.scales[0] = (mxfp4::dot_scale(block[0]).to_bits() >> 16) as u16;
     nibbles(&block[1..], &mut out.words);
@@ -154,6 +192,7 @@ fn split_mxfp4(block: &[u8], out: &mut Block) {
 const LOW: u32 = 0x0f0f_0f0f;
 
 /// The 4-bit plane of 32 weights that stand in the low or the high nibbles of 32 bytes.
+#[inline(always)]
 fn nibbles_of_32(bytes: &[u8], high: bool, words: &mut [u32]) {
     for (j, word) in words.iter_mut().enumerate().take(4) {
         let (a, b) = (u32_at(bytes, 4 * j), u32_at(bytes, 4 * j + 16));
@@ -162,6 +201,7 @@ fn nibbles_of_32(bytes: &[u8], high: bool, words: &mut [u32]) {
 }
 
 /// The sub-block scales and minima of Q4_K and Q5_K, in pairs: four of scales, four of minima.
+#[inline(always)]
 fn k_factors(block: &[u8], out: &mut Block) {
     out.scales = [u16_at(block, 0), u16_at(block, 2)];
     let (scales, mins) = q4_k::unpack_scales(&block[4..16]);
@@ -171,14 +211,41 @@ fn k_factors(block: &[u8], out: &mut Block) {
     }
 }
 
-/// The plane of bit pairs of 32 weights.
-fn bit_pairs(q: &[i8], words: &mut [u32]) {
-    for (word, q) in words.iter_mut().zip(q.chunks_exact(16)) {
-        *word = (q.iter().enumerate())
-            .fold(0, |word, (k, q)| word | (*q as u32 & 3) << (8 * (k % 4) + 2 * (k / 4)));
+/// The planes of bit pairs of four sub-blocks, of which sub-block `t` has its pairs at `2t` of 32 bytes: a transposition of
+/// 4 x 4 pairs within each byte of four words, as halves of halves (Warren, "Hacker's Delight", 7-3).
+#[inline(always)]
+fn pair_planes(bytes: &[u8]) -> [[u32; 4]; 2] {
+    std::array::from_fn(|j| {
+        let mut w: [u32; 4] = std::array::from_fn(|t| u32_at(bytes, 16 * j + 4 * t));
+        exchange(&mut w, 2, 4, 0x0f0f_0f0f);
+        exchange(&mut w, 1, 2, 0x3333_3333);
+        w
+    })
+}
+
+/// The planes of single bits of eight sub-blocks, of which sub-block `t` has its bits at `t` of 32 bytes: as
+/// [`pair_planes`], of 8 x 8 bits.
+#[inline(always)]
+fn bit_planes(bytes: &[u8]) -> [u32; 8] {
+    let mut w: [u32; 8] = std::array::from_fn(|s| u32_at(bytes, 4 * s));
+    exchange(&mut w, 4, 4, 0x0f0f_0f0f);
+    exchange(&mut w, 2, 2, 0x3333_3333);
+    exchange(&mut w, 1, 1, 0x5555_5555);
+    w
+}
+
+/// Exchanges the upper bits of each word whose number lacks `distance` with the lower ones of the word that far behind;
+/// `low` are the lower ones, `by` below their partners.
+#[inline(always)]
+fn exchange<const N: usize>(w: &mut [u32; N], distance: usize, by: u32, low: u32) {
+    for i in (0..N).filter(|i| i & distance == 0) {
+        let t = ((w[i] >> by) ^ w[i + distance]) & low;
+        w[i] ^= t << by;
+        w[i + distance] ^= t;
     }
 }
 
+#[inline(always)]
 fn split_q2_k(block: &[u8], out: &mut Block) {
     out.scales = [u16_at(block, 80), u16_at(block, 82)];
     let (scales, mins) = q2_k::unpack_scales(&block[..16]);
@@ -186,25 +253,34 @@ fn split_q2_k(block: &[u8], out: &mut Block) {
         out.pairs[p] = [scales[2 * p], scales[2 * p + 1]];
         out.pairs[8 + p] = [mins[2 * p], mins[2 * p + 1]];
     }
-    for (q, words) in q2_k::quants(block).chunks_exact(32).zip(out.words.chunks_exact_mut(2)) {
-        bit_pairs(q, words);
+    for half in 0..2 {
+        let pairs = pair_planes(&block[16 + 32 * half..]);
+        for quarter in 0..4 {
+            let words = &mut out.words[8 * half + 2 * quarter..];
+            (words[0], words[1]) = (pairs[0][quarter], pairs[1][quarter]);
+        }
     }
 }
 
+#[inline(always)]
 fn split_q3_k(block: &[u8], out: &mut Block) {
     out.scales[0] = u16_at(block, 108);
     let scales = q3_k::unpack_scales(&block[96..108]);
     for p in 0..8 {
         out.pairs[p] = [scales[2 * p] as u8, scales[2 * p + 1] as u8];
     }
-    let q = q3_k::quants(block).map(|q| q + 4);
-    for (q, words) in q.chunks_exact(32).zip(out.words.chunks_exact_mut(3)) {
-        words[0] =
-            fifth_bits((q.iter().enumerate()).fold(0, |bits, (k, q)| bits | (*q as u32 >> 2 & 1) << k));
-        bit_pairs(q, &mut words[1..]);
+    let bits = bit_planes(block);
+    for half in 0..2 {
+        let pairs = pair_planes(&block[32 + 32 * half..]);
+        for quarter in 0..4 {
+            let sub = 4 * half + quarter;
+            let words = &mut out.words[3 * sub..];
+            (words[0], words[1], words[2]) = (bits[sub], pairs[0][quarter], pairs[1][quarter]);
+        }
     }
 }
 
+#[inline(always)]
 fn split_q4_k(block: &[u8], out: &mut Block) {
     k_factors(block, out);
     for sub in 0..8 {
@@ -212,20 +288,18 @@ fn split_q4_k(block: &[u8], out: &mut Block) {
     }
 }
 
+#[inline(always)]
 fn split_q5_k(block: &[u8], out: &mut Block) {
     k_factors(block, out);
+    let bits = bit_planes(&block[16..]);
     for sub in 0..8 {
         let words = &mut out.words[5 * sub..];
-        // Bit `sub` of high byte `k` belongs to weight `k` of the sub-block.
-        let mut word = 0;
-        for s in 0..8 {
-            word |= (u32_at(block, 16 + 4 * s) >> sub & 0x0101_0101) << s;
-        }
-        words[0] = word;
+        words[0] = bits[sub];
         nibbles_of_32(&block[48 + 32 * (sub / 2)..], sub % 2 == 1, &mut words[1..]);
     }
 }
 
+#[inline(always)]
 fn split_q6_k(block: &[u8], out: &mut Block) {
     let (low, rest) = block.split_at(128);
     let (high, factors) = rest.split_at(64);
@@ -235,14 +309,11 @@ fn split_q6_k(block: &[u8], out: &mut Block) {
     }
     // Each half of 128 weights: quarters 0 and 1 in the low nibbles of two runs of 32 bytes, 2 and 3 in the high ones;
     // quarter `t` has its upper bits at `2t` of the half's 32 high bytes.
+    let pairs = [pair_planes(high), pair_planes(&high[32..])];
     for sub in 0..8 {
         let (half, quarter) = (sub / 4, sub % 4);
         let words = &mut out.words[6 * sub..];
-        for (j, word) in words.iter_mut().enumerate().take(2) {
-            *word = (0..4).fold(0, |word, t| {
-                word | (u32_at(high, 32 * half + 16 * j + 4 * t) >> (2 * quarter) & 0x0303_0303) << (2 * t)
-            });
-        }
+        (words[0], words[1]) = (pairs[half][0][quarter], pairs[half][1][quarter]);
         nibbles_of_32(&low[64 * half + 32 * (quarter % 2)..], quarter >= 2, &mut words[2..]);
     }
 }
@@ -284,7 +355,7 @@ impl PackedMatrix {
         rows.div_ceil(lanes).checked_mul(group_bytes)
     }
 
-    /// A matrix in `data`, which holds [`PackedMatrix::bytes`] zeros.
+    /// A matrix in `data`, which holds at least [`PackedMatrix::bytes`].
     ///
     /// # Panics
     /// If the format is not a packed one.
@@ -298,6 +369,11 @@ impl PackedMatrix {
         let f = PackFormat::of(format).expect("the caller asked PackedMatrix::bytes");
         let Sizes { quants_at, block_bytes, group_bytes } = Sizes::of(&f, k / format.block_len(), lanes);
         PackedMatrix { format, rows, lanes, group_bytes, quants_at, block_bytes, data }
+    }
+
+    /// The memory that the matrix was in.
+    pub(crate) fn into_data(self) -> AlignedBytes {
+        self.data
     }
 
     /// Groups of the matrix; the last may have fewer rows, and zeros in their place.
@@ -317,30 +393,65 @@ impl PackedMatrix {
     }
 }
 
-/// Packs the rows of one group; `rows` holds at most `lanes` rows of the file.
+/// Packs the rows of one group; `rows` holds at most `lanes` rows of the file. The places of rows that a last group lacks
+/// become zeros.
 pub(crate) fn pack_group(format: Format, k: usize, lanes: usize, rows: &[u8], out: &mut [u8]) {
     let f = PackFormat::of(format).expect("the matrix is packed");
     let n_blocks = k / format.block_len();
     let row_bytes = n_blocks * format.block_bytes();
     let Sizes { quants_at, block_bytes, .. } = Sizes::of(&f, n_blocks, lanes);
+    if rows.len() < lanes * row_bytes {
+        out.fill(0);
+    }
     let (scales, quants) = out.split_at_mut(quants_at);
+    let scales = &mut scales[..n_blocks * f.scales * 2 * lanes];
+    let quants = &mut quants[..n_blocks * block_bytes];
+    (f.pack)(lanes, &mut Group { rows, row_bytes, scales, quants });
+}
+
+/// Packs a group of at most `LANES` rows of blocks of `BYTES`, the same block of all rows before the next, so that the
+/// result is written in order: it is as large as the second-level cache's share of a thread, or larger.
+#[inline(always)]
+fn pack_blocks<
+    const BYTES: usize,
+    const SCALES: usize,
+    const PAIRS: usize,
+    const WORDS: usize,
+    const LANES: usize,
+>(
+    group: &mut Group<'_>,
+    split: impl Fn(&[u8], &mut Block),
+) {
+    let mut rows: [&[[u8; BYTES]]; LANES] = [&[]; LANES];
+    let mut n_rows = 0;
+    for (to, row) in rows.iter_mut().zip(group.rows.chunks_exact(group.row_bytes)) {
+        *to = row.as_chunks().0;
+        n_rows += 1;
+    }
     let mut parts = Block { scales: [0; 2], pairs: [[0; 2]; 16], words: [0; 48] };
-    for (r, row) in rows.chunks_exact(row_bytes).enumerate() {
-        for (b, block) in row.chunks_exact(format.block_bytes()).enumerate() {
-            (f.split)(block, &mut parts);
-            for (i, s) in parts.scales[..f.scales].iter().enumerate() {
-                let at = 2 * ((b * f.scales + i) * lanes + r);
-                scales[at..at + 2].copy_from_slice(&s.to_ne_bytes());
+    let scales = group.scales.chunks_exact_mut(SCALES * 2 * LANES);
+    let quants = group.quants.chunks_exact_mut((2 * PAIRS + 4 * WORDS) * LANES);
+    for (b, (scales, quants)) in scales.zip(quants).enumerate() {
+        let scales = lanes_of::<2, LANES>(scales);
+        let (pairs, words) = quants.split_at_mut(2 * PAIRS * LANES);
+        let (pairs, words) = (lanes_of::<2, LANES>(pairs), lanes_of::<4, LANES>(words));
+        for (r, row) in rows[..n_rows].iter().enumerate() {
+            split(&row[b], &mut parts);
+            for (to, scale) in scales.iter_mut().zip(&parts.scales) {
+                to[r] = scale.to_ne_bytes();
             }
-            let block = &mut quants[b * block_bytes..][..block_bytes];
-            let (pairs, words) = block.split_at_mut(f.pairs * 2 * lanes);
-            for (i, p) in parts.pairs[..f.pairs].iter().enumerate() {
-                pairs[2 * (i * lanes + r)..][..2].copy_from_slice(p);
+            for (to, pair) in pairs.iter_mut().zip(&parts.pairs) {
+                to[r] = *pair;
             }
-            let (words, _) = words.as_chunks_mut::<4>();
-            for (to, w) in words[r..].iter_mut().step_by(lanes).zip(&parts.words[..f.words]) {
-                *to = w.to_le_bytes();
+            for (to, word) in words.iter_mut().zip(&parts.words) {
+                to[r] = word.to_le_bytes();
             }
         }
     }
+}
+
+/// Elements of `N` bytes, a vector of them in each.
+#[inline(always)]
+fn lanes_of<const N: usize, const LANES: usize>(bytes: &mut [u8]) -> &mut [[[u8; N]; LANES]] {
+    bytes.as_chunks_mut().0.as_chunks_mut().0
 }

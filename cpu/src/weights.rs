@@ -11,6 +11,7 @@ use crate::kernels::Kernels;
 use crate::memory::Arena;
 use crate::pack::{PackedMatrix, pack_group};
 use crate::pool::Pool;
+use crate::stream::StreamedMatrix;
 
 /// Bytes of a large matrix that are packed in one task. The file's pages go behind each, so that the pages of all tasks
 /// under way are a trifle beside the weights; letting go of fewer at once costs more than it saves, since every core has
@@ -19,10 +20,16 @@ const PACK_CHUNK: usize = 2 << 20;
 /// The least that is worth a task of its own.
 const LEAST_CHUNK: usize = 1 << 16;
 
+/// Bytes of a matrix that are asked for before its step: some milliseconds' worth of a fast disk. Of a larger one the rest
+/// is read as the system's own read-ahead sees fit, lest it push out what comes before it.
+const PREFETCH_MOST: usize = 32 << 20;
+
 /// A matrix, ready for its kernel.
 pub(crate) enum Matrix {
     /// Groups of rows in planes.
     Packed(PackedMatrix),
+    /// Rows as in the file, packed anew for each product.
+    Streamed(StreamedMatrix),
     /// Rows as in the file.
     Raw(RawMatrix),
 }
@@ -89,6 +96,14 @@ impl RawMatrix {
         }
     }
 
+    /// Asks for the rows, or as many as are worth asking for at once.
+    fn prefetch(&self) {
+        if self.owned.is_none() {
+            let Range { start, end } = self.range;
+            self.source.prefetch(self.id, start..end.min(start + PREFETCH_MOST));
+        }
+    }
+
     /// Decodes one row.
     pub(crate) fn decode_row(&self, row: usize, out: &mut [f32]) -> Result<(), String> {
         let size = self.format.row_bytes(self.k).unwrap_or(0);
@@ -103,6 +118,7 @@ impl Matrix {
     pub(crate) fn rows(&self) -> usize {
         match self {
             Matrix::Packed(m) => m.rows,
+            Matrix::Streamed(m) => m.raw.rows,
             Matrix::Raw(m) => m.rows,
         }
     }
@@ -110,6 +126,7 @@ impl Matrix {
     pub(crate) fn format(&self) -> Format {
         match self {
             Matrix::Packed(m) => m.format,
+            Matrix::Streamed(m) => m.raw.format,
             Matrix::Raw(m) => m.format,
         }
     }
@@ -118,7 +135,16 @@ impl Matrix {
     pub(crate) fn unit_rows(&self) -> usize {
         match self {
             Matrix::Packed(m) => m.lanes,
+            Matrix::Streamed(m) => m.lanes,
             Matrix::Raw(_) => 8,
+        }
+    }
+
+    /// Asks for rows that are in the file.
+    pub(crate) fn prefetch(&self) {
+        match self {
+            Matrix::Packed(_) => {}
+            Matrix::Streamed(StreamedMatrix { raw, .. }) | Matrix::Raw(raw) => raw.prefetch(),
         }
     }
 }
@@ -129,25 +155,28 @@ pub(crate) struct Loader<'a> {
     pub(crate) source: &'a Arc<dyn WeightSource>,
     pub(crate) kernels: &'a Kernels,
     pub(crate) pool: &'a Pool,
+    /// Whether weights stay in the file.
+    streams: bool,
     /// Room for all packed matrices.
     arena: Arena,
 }
 
 impl<'a> Loader<'a> {
-    /// A loader with room for the plan's packed matrices.
+    /// A loader with room for the plan's packed matrices, unless it `streams` them.
     pub(crate) fn new(
         plan: &'a Plan,
         source: &'a Arc<dyn WeightSource>,
         kernels: &'a Kernels,
         pool: &'a Pool,
+        streams: bool,
     ) -> Result<Loader<'a>, ExecError> {
         let mut total = 0usize;
-        for (part, rows) in plan.steps.iter().flat_map(|step| matrices(plan, &step.op)) {
+        for (part, rows) in plan.steps.iter().flat_map(|step| matrices(plan, &step.op)).filter(|_| !streams) {
             total += packed_bytes(plan, part, rows, kernels).unwrap_or(0);
         }
         let arena = Arena::new(total)
             .ok_or(ExecError::OutOfMemory { what: "packed weights", bytes: total as u64 })?;
-        Ok(Loader { plan, source, kernels, pool, arena })
+        Ok(Loader { plan, source, kernels, pool, streams, arena })
     }
 
     /// Some rows of a weight as a matrix, packed on all threads where the kernels read packed rows of its format.
@@ -155,9 +184,13 @@ impl<'a> Loader<'a> {
         let Some(size) = packed_bytes(self.plan, part, rows, self.kernels) else {
             return RawMatrix::new(self.plan, part, rows, self.source).map(Matrix::Raw);
         };
+        let lanes = self.kernels.isa.group_rows();
+        if self.streams {
+            let raw = RawMatrix::new(self.plan, part, rows, self.source)?;
+            return Ok(Matrix::Streamed(StreamedMatrix { raw, lanes }));
+        }
         let id = part.weight;
         let weight = self.plan.weight_of(id);
-        let lanes = self.kernels.isa.group_rows();
         let data = self
             .arena
             .take(size)

@@ -65,11 +65,11 @@ pub enum Error {
     /// Weights and cache need more memory than there is.
     #[error(
         "the model needs {} MiB ({} MiB weights, {} MiB cache for {context} positions), and {} MiB are free; use a \
-         smaller context (-c) or model",
-        (weights + cache) >> 20, weights >> 20, cache >> 20, free >> 20
+         smaller context (-c) or model{}",
+        weights.saturating_add(*cache) >> 20, weights >> 20, cache >> 20, free >> 20, or_stream(*cache, *free)
     )]
     Memory {
-        /// Bytes of the weights.
+        /// Bytes of the weights in memory.
         weights: u64,
         /// Bytes of the cache for one full session.
         cache: u64,
@@ -99,6 +99,11 @@ pub enum Error {
     /// Something that was asked for cannot be done, in a whole sentence.
     #[error("{0}")]
     Unfit(String),
+}
+
+/// What else helps where the cache alone would fit.
+fn or_stream(cache: u64, free: u64) -> &'static str {
+    if cache < free { ", or --no-repack, which reads weights from the file as they are used" } else { "" }
 }
 
 impl Error {

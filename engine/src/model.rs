@@ -59,7 +59,7 @@ impl State {
 /// What a model takes, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// The weights.
+    /// The weights; none where they stay in the file.
     pub weights: u64,
     /// The KV cache of one position, in all layers.
     pub cache_per_token: u64,
@@ -70,7 +70,7 @@ pub struct Memory {
 impl Memory {
     pub(crate) fn of(plan: &Plan, options: &Options, context: usize) -> Memory {
         Memory {
-            weights: plan.weight_bytes() as u64,
+            weights: weight_bytes(plan, options),
             cache_per_token: plan.kv_bytes_per_token(options.kv) as u64,
             cache: plan.kv_bytes(options.kv, context, batch(options)),
         }
@@ -80,6 +80,24 @@ impl Memory {
     pub fn full(&self) -> u64 {
         self.weights.saturating_add(self.cache)
     }
+}
+
+/// Bytes of the weights in memory that are more than a copy of what the system may read again from the file.
+fn weight_bytes(plan: &Plan, options: &Options) -> u64 {
+    if options.no_repack { 0 } else { plan.weight_bytes() as u64 }
+}
+
+/// The results of both: of the first from a thread of its own, if `parallel` and there is one to be had.
+fn beside<A: Send, B>(parallel: bool, a: impl Fn() -> A + Sync, b: impl FnOnce() -> B) -> (A, B) {
+    std::thread::scope(|scope| {
+        let thread = parallel.then(|| std::thread::Builder::new().spawn_scoped(scope, &a));
+        let b = b();
+        let a = match thread {
+            Some(Ok(thread)) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            _ => a(),
+        };
+        (a, b)
+    })
 }
 
 /// Tokens of a forward call.
@@ -93,8 +111,8 @@ impl Model {
     /// `progress` hears the bytes of weights loaded so far, out of all.
     ///
     /// # Errors
-    /// A file that is no valid GGUF, a model or vocabulary that llamay does not run, or too little memory; always
-    /// before the weights are loaded.
+    /// A file that is no valid GGUF, a model or vocabulary that llamay does not run, or too little memory, before the
+    /// weights are loaded; and a vocabulary that contradicts itself, which is read meanwhile.
     pub fn open(
         path: impl AsRef<Path>,
         options: &Options,
@@ -131,7 +149,7 @@ impl Model {
         let mut plan = loaded.plan;
         let (applied, odd) = adapters::apply_all(&mut plan, &adapters)?;
         let plan = Arc::new(plan);
-        let tokenizer = Tokenizer::from_gguf(&gguf)?;
+        Tokenizer::check(&gguf)?;
         let context = context(&plan, options)?;
         let mut warnings = warnings(&plan, &loaded.unused, options);
         warnings.extend(odd);
@@ -141,7 +159,10 @@ impl Model {
         check_memory(&plan, options, cpu.free_memory())?;
         let files = adapters.into_iter().map(|a| a.gguf).collect();
         let source = Arc::new(GgufWeights::new(Arc::clone(&gguf), files, Arc::clone(&plan)));
-        let mut executor = cpu.load(Arc::clone(&plan), source, LoadOptions { kv: options.kv }, progress)?;
+        let load = LoadOptions { kv: options.kv, no_repack: options.no_repack };
+        let load = || cpu.load(Arc::clone(&plan), source, load, progress);
+        let (tokenizer, executor) = beside(cpu.threads() > 1, || Tokenizer::from_gguf(&gguf), load);
+        let (tokenizer, mut executor) = (tokenizer?, executor?);
         executor.change_steps(&adapters::initial_changes(&applied))?;
         let pages: Vec<Pages> = plan.kv_groups().into_iter().map(Pages::new).collect();
         let inner = Inner {
@@ -268,7 +289,7 @@ fn warnings(plan: &Plan, unused: &[String], options: &Options) -> Vec<String> {
 fn check_memory(plan: &Plan, options: &Options, free: Option<u64>) -> Result<(), Error> {
     let Some(free) = free else { return Ok(()) };
     let context = options.context.unwrap_or(llamay_plan::KV_PAGE);
-    let weights = plan.weight_bytes() as u64;
+    let weights = weight_bytes(plan, options);
     let cache = plan.kv_bytes(options.kv, context, batch(options));
     if weights.saturating_add(cache) > free {
         return Err(Error::Memory { weights, cache, context, free });

@@ -18,13 +18,16 @@ pub struct Options {
     pub kv: KvType,
     /// Tokens of one forward call in prefill; `None` for 512.
     pub batch: Option<usize>,
+    /// Read weights from the file as they are used instead of packing them into memory at load: slower, and for models
+    /// larger than memory.
+    pub no_repack: bool,
     /// LoRA adapters, applied in this order.
     pub adapters: Vec<AdapterFile>,
 }
 
 impl Options {
     /// The options that the environment asks for: `LLAMAY_BACKEND=portable`, `LLAMAY_ISA`, `LLAMAY_THREADS`,
-    /// `LLAMAY_GPU`.
+    /// `LLAMAY_NO_REPACK`, `LLAMAY_GPU`.
     ///
     /// # Errors
     /// A variable with a value that is none of the known ones.
@@ -62,6 +65,11 @@ impl Options {
             let wanted = format!("a number from 1 to {MAX_THREADS}");
             options.threads = Some(n.ok_or_else(|| bad("LLAMAY_THREADS", value, wanted))?);
         }
+        options.no_repack = match get("LLAMAY_NO_REPACK").as_deref() {
+            None | Some("0") => false,
+            Some("1") => true,
+            Some(other) => return Err(bad("LLAMAY_NO_REPACK", other.to_owned(), "0, 1".to_owned())),
+        };
         Ok(options)
     }
 }
@@ -83,10 +91,13 @@ mod tests {
         assert_eq!(with("LLAMAY_ISA", "avx2").unwrap().isa, Some(Isa::Avx2));
         assert_eq!(with("LLAMAY_THREADS", "3").unwrap().threads, Some(3));
         assert_eq!(with("LLAMAY_THREADS", "").unwrap().threads, None);
+        assert!(with("LLAMAY_NO_REPACK", "1").unwrap().no_repack);
+        assert!(!with("LLAMAY_NO_REPACK", "0").unwrap().no_repack);
         for (name, value, part) in [
             ("LLAMAY_ISA", "sse", "avx2"),
             ("LLAMAY_BACKEND", "cuda", "portable"),
             ("LLAMAY_THREADS", "0", "from 1 to"),
+            ("LLAMAY_NO_REPACK", "yes", "0, 1"),
             ("LLAMAY_GPU", "vulkan", "no GPU backend"),
         ] {
             let message = with(name, value).unwrap_err().to_string();

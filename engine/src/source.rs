@@ -37,6 +37,12 @@ impl WeightSource for GgufWeights {
         file.data(tensor).map_err(|e| e.to_string())
     }
 
+    fn prefetch(&self, weight: WeightId, bytes: Range<usize>) {
+        if let Some((file, tensor)) = self.tensor(weight) {
+            file.prefetch_range(tensor, bytes);
+        }
+    }
+
     fn release(&self, weight: WeightId, bytes: Range<usize>) {
         if let Some((file, tensor)) = self.tensor(weight) {
             file.release_range(tensor, bytes);

@@ -5,7 +5,7 @@ mod common;
 
 use std::path::PathBuf;
 
-use common::{bits, with};
+use common::{bits, real_model, with, with_no_repack};
 use llamay_engine::sampling::SamplingParams;
 use llamay_engine::tokenizer::EncodeOptions;
 use llamay_engine::verify::{Mode, logits};
@@ -18,18 +18,10 @@ const QWEN2: &str = "qwen2.5-coder-0.5b-instruct.gguf";
 
 /// The model's path, or `None` with a line that says it is skipped.
 fn path(name: &str) -> Option<PathBuf> {
-    let var = |name| std::env::var_os(name).map(PathBuf::from);
-    let cache = var("LLAMAY_CACHE")
-        .or_else(|| var("XDG_CACHE_HOME").map(|p| p.join("llamay")))
-        .or_else(|| var("HOME").map(|p| p.join(".cache/llamay")))?;
-    let path = cache.join("models").join(name);
-    if path.exists() {
-        return Some(path);
-    }
+    let path = real_model(name);
     let required = name != QWEN2 && std::env::var_os("LLAMAY_REQUIRE_MODELS").is_some();
-    assert!(!required, "{name} is not in the cache folder");
-    eprintln!("skipped: {name} is not in the cache folder");
-    None
+    assert!(path.is_some() || !required, "{name} is not in the cache folder");
+    path
 }
 
 fn open(name: &str, isa: Isa, threads: usize) -> Option<Model> {
@@ -95,11 +87,17 @@ fn every_kernel_set_gives_the_same_bits_on_real_models() {
                 );
             }
         }
+        let Some(path) = path(name) else { return };
+        let streamed = Model::open(path, &with_no_repack(Isa::best(None), 2), &|_, _| {});
         // The portable kernels are slow, so they see a few tokens.
         let Some(portable) = open(name, Isa::Portable, 2) else { return };
         let Some(best) = open(name, Isa::best(None), 1) else { return };
         let prompt = [100, 2000, 30, 4];
         let [a, b] = [portable, best].map(|m| bits(&logits(&m, &prompt, Mode::Whole).unwrap()));
         assert!(a == b, "{name}: portable and {}", Isa::best(None).name());
+        let streamed = streamed.expect("a model that runs");
+        for mode in [Mode::Whole, Mode::Decode] {
+            assert!(bits(&logits(&streamed, &prompt, mode).unwrap()) == a, "{name}, not repacked, {mode:?}");
+        }
     }
 }

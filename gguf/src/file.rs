@@ -160,6 +160,15 @@ impl Gguf {
         }
     }
 
+    /// Says that some bytes of the tensor's data are read soon: if reading has lately had to wait for the disk, the system
+    /// is asked to begin. What lies past the end is ignored, and so is all of it for a model in memory.
+    pub fn prefetch_range(&self, tensor: &TensorInfo, bytes: Range<usize>) {
+        if let Ok((part, range)) = self.locate(tensor) {
+            let at = |i: usize| range.start.saturating_add(i).min(range.end);
+            part.source.prefetch(at(bytes.start)..at(bytes.end));
+        }
+    }
+
     /// Where the data lies. Checked again, since the tensor may come from another `Gguf`.
     fn locate(&self, tensor: &TensorInfo) -> Result<(&Part, Range<usize>), Error> {
         let range = || -> Option<(&Part, Range<usize>)> {

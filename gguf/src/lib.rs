@@ -40,6 +40,7 @@ mod file;
 mod from_value;
 mod metadata;
 mod part;
+mod readahead;
 mod sniff;
 mod source;
 mod split;

@@ -8,9 +8,10 @@ use std::path::Path;
 use memmap2::Mmap;
 
 use crate::Error;
+use crate::readahead::ReadAhead;
 
 pub(crate) enum Source {
-    Map(Mmap),
+    Map(Mmap, ReadAhead),
     Memory(Vec<u8>),
 }
 
@@ -37,12 +38,13 @@ impl Source {
         // validated again at each access, and tensor data has no invalid bit patterns. If the file is truncated, touching
         // a page past its new end raises SIGBUS, which ends this process without reading foreign memory.
         let map = unsafe { Mmap::map(&file) };
-        map.map(Source::Map).map_err(|e| Error::io(path, "cannot be mapped into memory", e))
+        map.map(|map| Source::Map(map, ReadAhead::default()))
+            .map_err(|e| Error::io(path, "cannot be mapped into memory", e))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
-            Source::Map(map) => map,
+            Source::Map(map, _) => map,
             Source::Memory(bytes) => bytes,
         }
     }
@@ -50,7 +52,7 @@ impl Source {
     /// Lets go of the resident pages that lie wholly inside `range`; a later read fetches them from the file again.
     #[cfg(unix)]
     pub(crate) fn release(&self, range: Range<usize>) {
-        let Source::Map(map) = self else { return };
+        let Source::Map(map, _) = self else { return };
         // SAFETY: asking for a system constant has no preconditions.
         let Ok(page) = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }) else { return };
         if page == 0 {
@@ -72,12 +74,30 @@ impl Source {
     /// Elsewhere the system reclaims the pages of a map by itself.
     #[cfg(not(unix))]
     pub(crate) fn release(&self, _range: Range<usize>) {}
+
+    /// Asks for the pages of `range`, if reading has lately had to wait for pages.
+    pub(crate) fn prefetch(&self, range: Range<usize>) {
+        let Source::Map(map, read_ahead) = self else { return };
+        if !range.is_empty() && read_ahead.is_worth_it() {
+            will_need(map, range);
+        }
+    }
 }
+
+/// Has the system begin to read these bytes, where it can be told to.
+#[cfg(unix)]
+fn will_need(map: &Mmap, range: Range<usize>) {
+    // The pages are read in any case, later if the system declines.
+    let _ = map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
+}
+
+#[cfg(not(unix))]
+fn will_need(_map: &Mmap, _range: Range<usize>) {}
 
 impl std::fmt::Debug for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let how = match self {
-            Source::Map(_) => "mapped",
+            Source::Map(..) => "mapped",
             Source::Memory(_) => "in memory",
         };
         write!(f, "{} bytes {how}", self.bytes().len())

@@ -35,6 +35,12 @@ pub trait WeightSource: Send + Sync {
 
     /// Says that these bytes of the weight will not be read again soon, so that their pages can go.
     fn release(&self, weight: WeightId, bytes: std::ops::Range<usize>);
+
+    /// Says that these bytes of the weight will be read soon, so that they can be on their way from the disk. A source
+    /// that has them in memory has nothing to do.
+    fn prefetch(&self, weight: WeightId, bytes: std::ops::Range<usize>) {
+        let _ = (weight, bytes);
+    }
 }
 
 /// Reports the bytes of weights loaded so far, out of all.
@@ -45,6 +51,8 @@ pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 pub struct LoadOptions {
     /// Element type of the KV cache.
     pub kv: KvType,
+    /// Read weights from their source as they are used, and keep no copy of them, for a model larger than memory.
+    pub no_repack: bool,
 }
 
 /// A compute device, before anything is loaded to it.

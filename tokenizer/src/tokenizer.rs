@@ -54,6 +54,8 @@ enum Algorithm {
 }
 
 const MODEL: &str = "tokenizer.ggml.model";
+/// A model whose name is that of its pre-tokenizer too.
+const GEMMA4: &str = "gemma4";
 const PRE: &str = "tokenizer.ggml.pre";
 const TOKENS: &str = "tokenizer.ggml.tokens";
 const TYPES: &str = "tokenizer.ggml.token_type";
@@ -61,6 +63,23 @@ const SCORES: &str = "tokenizer.ggml.scores";
 const MERGES: &str = "tokenizer.ggml.merges";
 
 impl Tokenizer {
+    /// Whether there is a vocabulary, and its algorithm and pre-tokenizer are known: what can be told without reading
+    /// all of it, which takes a while.
+    ///
+    /// # Errors
+    /// One that [`Tokenizer::from_gguf`] would give.
+    pub fn check(gguf: &Gguf) -> Result<(), Error> {
+        let metadata = gguf.metadata();
+        let need = |key| if metadata.contains(key) { Ok(()) } else { Err(Error::MissingKey(key)) };
+        let kind = kind(metadata)?;
+        need(TOKENS)?;
+        if kind == Kind::Bpe {
+            pre_tokenizer(metadata)?;
+            need(MERGES)?;
+        }
+        Ok(())
+    }
+
     /// Reads the `tokenizer.ggml.*` keys.
     ///
     /// # Errors
@@ -68,13 +87,7 @@ impl Tokenizer {
     /// not known, which the error then names.
     pub fn from_gguf(gguf: &Gguf) -> Result<Tokenizer, Error> {
         let metadata = gguf.metadata();
-        let model = metadata.str(MODEL)?.ok_or(Error::MissingKey(MODEL))?;
-        let kind = match model {
-            "llama" => Kind::Spm,
-            "gpt2" | "gemma4" => Kind::Bpe,
-            "bert" => Kind::Wpm,
-            other => return Err(Error::UnknownModel { model: other.to_owned(), reason: why_refused(other) }),
-        };
+        let kind = kind(metadata)?;
         let mut vocab = read_vocab(metadata)?;
         let special = SpecialTokens::find(metadata, &mut vocab, default_special(kind, metadata)?)?;
         let (algorithm, add_bos) = match kind {
@@ -83,8 +96,7 @@ impl Tokenizer {
                 (Algorithm::Spm(Box::new(read_spm(metadata, &vocab, special.unk)?)), true)
             }
             Kind::Bpe => {
-                let pre = if model == "gemma4" { model } else { metadata.str(PRE)?.unwrap_or("default") };
-                let bpe = read_bpe(metadata, &vocab, PreTokenizer::named(pre)?, special.unk)?;
+                let bpe = read_bpe(metadata, &vocab, pre_tokenizer(metadata)?, special.unk)?;
                 let add_bos = bpe.pre.add_bos;
                 (Algorithm::Bpe(Box::new(bpe)), add_bos)
             }
@@ -310,6 +322,21 @@ fn decode(mut stream: Detokenizer<'_>, tokens: &[u32]) -> String {
         stream.push_to(token, &mut text);
     }
     text + &stream.flush()
+}
+
+fn kind(metadata: &Metadata) -> Result<Kind, Error> {
+    match metadata.str(MODEL)?.ok_or(Error::MissingKey(MODEL))? {
+        "llama" => Ok(Kind::Spm),
+        "gpt2" | GEMMA4 => Ok(Kind::Bpe),
+        "bert" => Ok(Kind::Wpm),
+        other => Err(Error::UnknownModel { model: other.to_owned(), reason: why_refused(other) }),
+    }
+}
+
+/// The pre-tokenizer of a BPE vocabulary.
+fn pre_tokenizer(metadata: &Metadata) -> Result<&'static PreTokenizer, Error> {
+    let is_gemma4 = metadata.str(MODEL)? == Some(GEMMA4);
+    PreTokenizer::named(if is_gemma4 { GEMMA4 } else { metadata.str(PRE)?.unwrap_or("default") })
 }
 
 /// Why there is no tokenizer for a model that the format knows.

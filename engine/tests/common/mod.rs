@@ -1,6 +1,8 @@
 //! What the engine's tests share.
 #![allow(dead_code)] // each test file uses a part
 
+use std::path::PathBuf;
+
 use llamay_engine::gguf::Gguf;
 use llamay_engine::{Isa, KvType, Model, Options};
 use llamay_formats::Format;
@@ -16,9 +18,28 @@ pub(crate) fn open(shape: &Shape, format: Format, options: &Options) -> Model {
     Model::from_gguf(file(shape, format), options, &|_, _| {}).expect("a model that runs")
 }
 
+/// A real model's path, or `None` with a line that says it is skipped.
+pub(crate) fn real_model(name: &str) -> Option<PathBuf> {
+    let var = |name| std::env::var_os(name).map(PathBuf::from);
+    let cache = var("LLAMAY_CACHE")
+        .or_else(|| var("XDG_CACHE_HOME").map(|p| p.join("llamay")))
+        .or_else(|| var("HOME").map(|p| p.join(".cache/llamay")))?;
+    let path = cache.join("models").join(name);
+    if path.exists() {
+        return Some(path);
+    }
+    eprintln!("skipped: {name} is not in the cache folder");
+    None
+}
+
 /// Options for one kernel set and thread count.
 pub(crate) fn with(isa: Isa, threads: usize) -> Options {
     Options { isa: Some(isa), threads: Some(threads), ..Options::default() }
+}
+
+/// The same with weights that stay in the file.
+pub(crate) fn with_no_repack(isa: Isa, threads: usize) -> Options {
+    Options { no_repack: true, ..with(isa, threads) }
 }
 
 /// The same with a cache of single precision.
