@@ -31,7 +31,7 @@ use board::{Board, Claim, MAX_CHUNKS, Step};
 use patience::Stopwatch;
 use sync::{Arc, Mutex, SPINS, spin_loop, thread};
 use threads::Threads;
-pub use topology::{available_threads, describe};
+pub use topology::{Topology, available_threads};
 
 /// A computation whose chunks may be redone, for [`Pool::run_job`].
 ///
