@@ -55,6 +55,12 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
         adapters: args.adapters.lora.clone(),
         ..Options::from_env()?
     };
+    for isa in Isa::available() {
+        // The engine then runs a lesser set in its place.
+        if let Err(what) = isa.self_test() {
+            output::note(&format!("warning: the {} kernels are not tried: {what}", isa.name()));
+        }
+    }
     let n_checks = Isa::available().len() * threads * Mode::ALL.len();
     let bar = output::bar(n_checks as u64, "[{bar:30}] {pos}/{len} {msg}");
     let open = || Ok(Gguf::open(&args.model)?);
