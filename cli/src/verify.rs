@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Tokens of the prompt
     #[arg(short = 'n', long, value_name = "N", value_parser = args::positive(), default_value_t = 32)]
     n_prompt: usize,
-    /// Try 1 up to this many threads [default: as many as affinity and CPU quota give]
+    /// Try 1 up to this many threads [default: the fast cores that affinity and CPU quota give]
     #[arg(short = 't', long, value_name = "N", value_parser = args::threads())]
     threads: Option<usize>,
     /// Element type of the KV cache

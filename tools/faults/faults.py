@@ -21,8 +21,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 FETCH = Path(__file__).resolve().parent.parent / "fetch.py"
-# Some 160 tokens, so that there is a prompt to disturb, and then an answer.
-PROMPT = "The pool hands out rows in chunks, and nobody waits for a thread that has not started. " * 8 + "So"
+# Some 100 tokens, so that there is a prompt to disturb, and then an answer.
+PROMPT = "The pool hands out rows in chunks, and nobody waits for a thread that has not started. " * 5 + "So"
 N_TOKENS = 24
 # Seconds that a run may take, on a machine that others use too.
 LIMIT = 240
