@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 30
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-musl build-metal build-fast build-cuda build-vulkan build-gpu cross cross-portable \
-        demo test test-shapes test-convert test-vectors loom lint deny incumbent bench fuzz clean
+        demo test test-shapes test-convert test-vectors test-faults loom lint deny incumbent bench fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ test-convert: ## Test the converter of Hugging Face checkpoints and adapters
 
 test-vectors: ## Compare tokens with the libraries that own the vocabularies
 	$(PYTHON) tools/tokenizer/vectors.py
+
+test-faults: build ## Disturb a running model (quota, one CPU, stops, 64 threads) and compare its answers
+	$(PYTHON) tools/faults/faults.py --llamay $(LLAMAY)
 
 # A target folder of its own: the flag would make everything else compile anew.
 loom: ## Check the thread pool's protocol under every interleaving

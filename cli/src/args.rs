@@ -53,7 +53,7 @@ pub(crate) enum Command {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Running the model")]
 pub(crate) struct RunOptions {
-    /// Threads [default: as many as affinity and CPU quota give]
+    /// Threads [default: the fast cores that affinity and CPU quota give]
     #[arg(short = 't', long, value_name = "N", value_parser = threads())]
     pub(crate) threads: Option<usize>,
     /// Positions of the context [default: what the model was trained with]

@@ -49,7 +49,7 @@ pub(crate) struct Args {
     /// Tokens that the context holds before the timing begins
     #[arg(short = 'd', long, value_name = "N", value_delimiter = ',', default_value = "0", help_heading = CASES)]
     n_depth: Vec<usize>,
-    /// Threads [default: as many as affinity and CPU quota give]
+    /// Threads [default: the fast cores that affinity and CPU quota give]
     #[arg(
         short = 't', long, value_name = "N", value_delimiter = ',', value_parser = args::threads(),
         help_heading = CASES

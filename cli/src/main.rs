@@ -15,6 +15,8 @@ mod output;
 mod perplexity;
 mod quantize;
 mod run;
+#[cfg(unix)]
+mod sigill;
 mod tokenize;
 mod verify;
 mod version;
@@ -26,6 +28,8 @@ use clap::Parser;
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
+    #[cfg(unix)]
+    sigill::explain();
     let cli = Cli::parse_from(bench::long_names(std::env::args_os()));
     let result = match cli.command {
         Command::Run(args) => run::run(&args),

@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// Overwrite the file if it exists
     #[arg(long)]
     force: bool,
-    /// Threads [default: as many as affinity and CPU quota give]
+    /// Threads [default: the fast cores that affinity and CPU quota give]
     #[arg(short = 't', long, value_name = "N", value_parser = args::threads())]
     threads: Option<usize>,
     /// Print one object: format, converted, copied, merged, requantized, fallbacks, bytes_before, bytes_after

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Tokens of the prompt
     #[arg(short = 'n', long, value_name = "N", value_parser = args::positive(), default_value_t = 32)]
     n_prompt: usize,
-    /// Try 1 up to this many threads [default: as many as affinity and CPU quota give]
+    /// Try 1 up to this many threads [default: the fast cores that affinity and CPU quota give]
     #[arg(short = 't', long, value_name = "N", value_parser = args::threads())]
     threads: Option<usize>,
     /// Element type of the KV cache
@@ -55,6 +55,12 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
         adapters: args.adapters.lora.clone(),
         ..Options::from_env()?
     };
+    for isa in Isa::available() {
+        // The engine then runs a lesser set in its place.
+        if let Err(what) = isa.self_test() {
+            output::note(&format!("warning: the {} kernels are not tried: {what}", isa.name()));
+        }
+    }
     let n_checks = Isa::available().len() * threads * Mode::ALL.len();
     let bar = output::bar(n_checks as u64, "[{bar:30}] {pos}/{len} {msg}");
     let open = || Ok(Gguf::open(&args.model)?);

@@ -1,7 +1,8 @@
 //! `llamay version`: what this build can do on this machine.
 
 use llamay_cpu::CpuBackend;
-use llamay_engine::{Isa, Options, available_threads};
+use llamay_cpu::pool::Topology;
+use llamay_engine::{Isa, Options};
 use llamay_formats::Format;
 use serde_json::{Value, json};
 
@@ -29,11 +30,12 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let options = Options::from_env()?;
     // Kernels are chosen without regard to the threads, so none are started.
     let cpu = CpuBackend::new(options.isa, 1);
-    let threads = options.threads.unwrap_or_else(available_threads);
+    let topology = Topology::of_this_process();
+    let threads = options.threads.unwrap_or_else(|| topology.threads());
     if args.json {
-        output::print_json(&as_json(&cpu, threads))
+        output::print_json(&as_json(&cpu, &topology, threads))
     } else {
-        output::print(&as_text(&cpu, threads))
+        output::print(&as_text(&cpu, &topology, threads))
     }
 }
 
@@ -51,7 +53,7 @@ fn target() -> String {
     format!("{}-{}{env}", std::env::consts::ARCH, std::env::consts::OS)
 }
 
-fn as_json(cpu: &CpuBackend, threads: usize) -> Value {
+fn as_json(cpu: &CpuBackend, topology: &Topology, threads: usize) -> Value {
     let isa_names = |isas: &[Isa]| isas.iter().map(|i| i.name()).collect::<Vec<_>>();
     let formats = Format::ALL.iter().map(|f| {
         json!({ "name": f.name(), "decode": true, "encode": f.can_encode(), "kernels": cpu.isa_for(*f).name() })
@@ -71,7 +73,16 @@ fn as_json(cpu: &CpuBackend, threads: usize) -> Value {
             "isas": isa_names(&Isa::available()),
             "isas_built": isa_names(Isa::ALL),
             "threads": threads,
-            "threads_why": llamay_cpu::pool::describe(),
+            "threads_why": topology.to_string(),
+            "cpus": topology.cpus,
+            "cores": topology.cores,
+            "fast_cores": topology.fast_cores,
+            "quota": topology.quota,
+            "self_test": self_tests().into_iter().map(|(isa, outcome)| json!({
+                "isa": isa.name(),
+                "passed": outcome.is_ok(),
+                "fault": outcome.err(),
+            })).collect::<Vec<_>>(),
         },
         "gpus": gpus,
         "formats": formats.collect::<Vec<_>>(),
@@ -79,13 +90,14 @@ fn as_json(cpu: &CpuBackend, threads: usize) -> Value {
     })
 }
 
-fn as_text(cpu: &CpuBackend, threads: usize) -> String {
+fn as_text(cpu: &CpuBackend, topology: &Topology, threads: usize) -> String {
     let names = |isas: &[Isa]| isas.iter().map(|i| i.name()).collect::<Vec<_>>().join(", ");
     let mut rows = vec![
         vec!["target".to_owned(), target()],
         vec!["features".to_owned(), "none".to_owned()],
         vec!["cpu".to_owned(), format!("{} kernels, of {}", cpu.isa().name(), names(&Isa::available()))],
-        vec!["threads".to_owned(), threads_text(threads)],
+        vec!["self-test".to_owned(), self_tests_text()],
+        vec!["threads".to_owned(), threads_text(topology, threads)],
     ];
     rows.extend(GPUS.iter().map(|gpu| vec![(*gpu).to_owned(), NOT_COMPILED_IN.to_owned()]));
     let models = |a: &llamay_model::Architecture| format!("{} ({})", a.name, a.models);
@@ -106,10 +118,25 @@ fn as_text(cpu: &CpuBackend, threads: usize) -> String {
 }
 
 /// The number of threads and where it comes from.
-fn threads_text(threads: usize) -> String {
-    if threads == available_threads() {
-        llamay_cpu::pool::describe()
+fn threads_text(topology: &Topology, threads: usize) -> String {
+    if threads == topology.threads() {
+        topology.to_string()
     } else {
-        format!("{threads} (LLAMAY_THREADS)")
+        format!("{threads} (LLAMAY_THREADS; by default {topology})")
     }
+}
+
+/// Whether each kernel set gives the reference's bits; not the portable one, which is the reference.
+fn self_tests() -> Vec<(Isa, Result<(), String>)> {
+    let sets = Isa::available().into_iter().filter(|isa| *isa != Isa::Portable);
+    sets.map(|isa| (isa, isa.self_test())).collect()
+}
+
+fn self_tests_text() -> String {
+    let outcomes = self_tests().into_iter().map(|(isa, outcome)| match outcome {
+        Ok(()) => format!("{} passed", isa.name()),
+        Err(what) => format!("{} FAILED and is not used ({what})", isa.name()),
+    });
+    let text = outcomes.collect::<Vec<_>>().join(", ");
+    if text.is_empty() { "none: the portable kernels are the reference".to_owned() } else { text }
 }

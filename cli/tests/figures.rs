@@ -300,6 +300,8 @@ fn version_tells_what_this_build_has() {
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
     assert!(json["cpu"]["isas"].as_array().unwrap().contains(&"portable".into()));
     assert!(json["cpu"]["threads"].as_u64().unwrap() >= 1);
+    assert!(json["cpu"]["cores"].as_u64() <= json["cpu"]["cpus"].as_u64());
+    assert!(json["cpu"]["self_test"].as_array().unwrap().iter().all(|test| test["passed"] == true), "{json}");
     let formats = json["formats"].as_array().unwrap();
     let q4_k = formats.iter().find(|f| f["name"] == "Q4_K").unwrap();
     assert!(q4_k["encode"] == true && q4_k["kernels"].is_string());

@@ -1,15 +1,20 @@
-//! Ctrl-C.
+//! Ctrl-C and other signals.
 #![cfg(unix)]
 
 mod common;
 
 use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
 
 use common::{Folder, arg, piped};
 
 fn interrupt(child: &Child) {
-    let kill = format!("kill -INT {}", child.id());
+    signal(child, "INT");
+}
+
+fn signal(child: &Child, name: &str) {
+    let kill = format!("kill -{name} {}", child.id());
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
 }
 
@@ -70,4 +75,19 @@ fn an_interrupted_quantisation_leaves_nothing() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(!out.exists() && !partial.exists());
+}
+
+/// Sent by hand, since no CPU at hand reports an instruction and refuses it.
+#[test]
+fn a_refused_instruction_ends_the_run_with_a_sentence() {
+    let folder = Folder::new();
+    let model = folder.chat_model();
+    let mut child = piped(endless(arg(&model), &["hello"]));
+    drop(child.stdin.take());
+    first_byte(&mut child);
+    signal(&child, "ILL");
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(4), "{stderr}");
+    assert!(stderr.contains("LLAMAY_ISA=portable"), "{stderr}");
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use llamay_cpu::pool::{Job, Pool, available_threads, describe};
+use llamay_cpu::pool::{Job, Pool, Topology, available_threads};
 
 /// About as many dependent operations as fit into the time of a chunk.
 struct Work {
@@ -79,7 +79,7 @@ fn chain(pool: &Pool, label: &str) {
 fn main() {
     let threads =
         std::env::args().nth(1).map_or_else(available_threads, |n| n.parse().expect("THREADS is a number"));
-    println!("{}; using {threads}", describe());
+    println!("{}; using {threads}", Topology::of_this_process());
     let pool = Pool::new(threads);
 
     print("empty run, one chunk a thread", &time(100_000, no_pause, || pool.run(threads, &|_, _| {})));

@@ -11,18 +11,26 @@ use llamay_plan::{
 use crate::executor::CpuExecutor;
 use crate::isa::Isa;
 use crate::kernels::Kernels;
+use crate::kernels::self_test::choose;
 use crate::pool::Pool;
 
 /// The CPU with one instruction set and a number of threads.
 pub struct CpuBackend {
     kernels: Kernels,
+    faults: Vec<String>,
     pool: Arc<Pool>,
 }
 
 impl CpuBackend {
-    /// The CPU with the best instruction set up to `cap`, and `threads` threads.
+    /// The CPU with the best instruction set up to `cap` whose kernels pass their test, and `threads` threads.
     pub fn new(cap: Option<Isa>, threads: usize) -> CpuBackend {
-        CpuBackend { kernels: Kernels::of(Isa::best(cap)), pool: Arc::new(Pool::new(threads.max(1))) }
+        let (kernels, faults) = choose(Isa::up_to(cap).map(Kernels::of));
+        CpuBackend { kernels, faults, pool: Arc::new(Pool::new(threads.max(1))) }
+    }
+
+    /// A sentence about each better instruction set that is not used because it computes wrongly on this machine.
+    pub fn faults(&self) -> &[String] {
+        &self.faults
     }
 
     /// The instruction set in use.

@@ -1,5 +1,8 @@
 //! Instruction sets: which this machine has, and which one runs.
 
+use crate::kernels::Kernels;
+use crate::kernels::self_test::self_test;
+
 /// An instruction set that llamay has kernels for, from the least to the most capable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Isa {
@@ -58,10 +61,22 @@ impl Isa {
         Isa::ALL.iter().copied().filter(|i| i.is_available()).collect()
     }
 
+    /// The sets that this machine runs and that are no higher than `cap`, from the most to the least capable.
+    pub(crate) fn up_to(cap: Option<Isa>) -> impl Iterator<Item = Isa> {
+        Isa::available().into_iter().rev().filter(move |isa| cap.is_none_or(|cap| *isa <= cap))
+    }
+
     /// The most capable set that this machine runs, no higher than `cap`.
     pub fn best(cap: Option<Isa>) -> Isa {
-        let cap = cap.unwrap_or(Isa::Avx512x512);
-        Isa::available().into_iter().filter(|i| *i <= cap).max().unwrap_or(Isa::Portable)
+        Isa::up_to(cap).next().unwrap_or(Isa::Portable)
+    }
+
+    /// Compares the set's kernels with the portable ones on a few known inputs.
+    ///
+    /// # Errors
+    /// What they compute wrongly, as a clause. The CPU then reports instructions that it does not have in full.
+    pub fn self_test(self) -> Result<(), String> {
+        self_test(&Kernels::of(self))
     }
 
     /// Output rows that stand side by side in the lanes of a register: the rows of a packed group.

@@ -155,6 +155,7 @@ impl Model {
         warnings.extend(odd);
         let threads = options.threads.unwrap_or_else(llamay_cpu::available_threads);
         let cpu = CpuBackend::new(options.isa, threads);
+        warnings.extend(cpu.faults().iter().cloned());
         let placement = Placement::compute(&plan, None, &cpu, None)?;
         check_memory(&plan, options, cpu.free_memory())?;
         let files = adapters.into_iter().map(|a| a.gguf).collect();
@@ -216,7 +217,8 @@ impl Model {
         &self.inner.placement_line
     }
 
-    /// What the user should hear about the file: unused tensors, a context beyond the trained one.
+    /// What the user should hear about the file: unused tensors, a context beyond the trained one; and about a CPU that
+    /// computes wrongly with instructions that it reports.
     pub fn warnings(&self) -> &[String] {
         &self.inner.warnings
     }

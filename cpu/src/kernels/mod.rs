@@ -3,6 +3,7 @@
 mod attention;
 mod elementwise;
 pub(crate) mod portable;
+pub(crate) mod self_test;
 mod simd;
 
 #[cfg(target_arch = "x86_64")]

@@ -31,7 +31,7 @@ use board::{Board, Claim, MAX_CHUNKS, Step};
 use patience::Stopwatch;
 use sync::{Arc, Mutex, SPINS, spin_loop, thread};
 use threads::Threads;
-pub use topology::{available_threads, describe};
+pub use topology::{Topology, available_threads};
 
 /// A computation whose chunks may be redone, for [`Pool::run_job`].
 ///
@@ -49,7 +49,13 @@ pub struct Pool {
     /// Held through a step: one step at a time. Within, the caller's memory for chunks that it computes again.
     caller: Mutex<Vec<f32>>,
     handles: Vec<thread::JoinHandle<()>>,
+    /// Workers that a step wakes at most.
+    most_awake: usize,
 }
+
+/// Threads that a step uses for each CPU. A few more than there are CPUs do no harm, and beside other processes they get more
+/// of the machine; 64 on two CPUs cost three times the CPU time of two a token, most of it in waking and sleeping.
+const THREADS_PER_CPU: usize = 2;
 
 struct Shared {
     board: Board<Work>,
@@ -115,7 +121,9 @@ impl Pool {
                 Err(_) => break,
             }
         }
-        Self { shared, caller: Mutex::new(Vec::new()), handles }
+        // The model checker sees to small pools, and knows no files.
+        let cpus = if cfg!(loom) { n_workers + 1 } else { Topology::of_this_process().cpus };
+        Self { shared, caller: Mutex::new(Vec::new()), handles, most_awake: THREADS_PER_CPU * cpus - 1 }
     }
 
     /// The number of threads, the caller included.
@@ -157,7 +165,7 @@ impl Pool {
                 work.caller = Some(thread::current());
             })
         };
-        self.shared.threads.wake(n_chunks - 1, &self.handles);
+        self.shared.threads.wake(self.most_awake.min(n_chunks - 1), &self.handles);
         let mut outcome = Ok(());
         while let Some(chunk) = step.claim() {
             let this = catch_unwind(AssertUnwindSafe(|| task(chunk, 0)));
@@ -212,7 +220,7 @@ impl Pool {
                 work.caller = Some(thread::current());
             })
         };
-        self.shared.threads.wake(n_chunks - 1, &self.handles);
+        self.shared.threads.wake(self.most_awake.min(n_chunks - 1), &self.handles);
 
         let mut outcome = Ok(());
         let mut stopwatch = Stopwatch::start();
