@@ -1,0 +1,133 @@
+//! Blocks of 256 weights in planes: Q2_K to Q6_K, IQ4_XS, and the ternary formats, which become 2-bit planes both.
+
+use llamay_formats::{iq4_xs, q2_k, q3_k, q4_k, tq1_0};
+
+use super::{Block, nibbles, u16_at, u32_at};
+
+const LOW: u32 = 0x0f0f_0f0f;
+
+/// The 4-bit plane of 32 weights that stand in the low or the high nibbles of 32 bytes.
+fn nibbles_of_32(bytes: &[u8], high: bool, words: &mut [u32]) {
+    for (j, word) in words.iter_mut().enumerate().take(4) {
+        let (a, b) = (u32_at(bytes, 4 * j), u32_at(bytes, 4 * j + 16));
+        *word = if high { (a >> 4) & LOW | b & !LOW } else { a & LOW | (b & LOW) << 4 };
+    }
+}
+
+/// The sub-block scales and minima of Q4_K and Q5_K, in pairs: four of scales, four of minima.
+fn k_factors(block: &[u8], out: &mut Block) {
+    out.scales = [u16_at(block, 0), u16_at(block, 2)];
+    let (scales, mins) = q4_k::unpack_scales(&block[4..16]);
+    for p in 0..4 {
+        out.pairs[p] = [scales[2 * p], scales[2 * p + 1]];
+        out.pairs[4 + p] = [mins[2 * p], mins[2 * p + 1]];
+    }
+}
+
+/// The plane of bit pairs of 32 weights.
+fn bit_pairs(q: &[i8], words: &mut [u32]) {
+    for (word, q) in words.iter_mut().zip(q.chunks_exact(16)) {
+        *word = (q.iter().enumerate())
+            .fold(0, |word, (k, q)| word | (*q as u32 & 3) << (8 * (k % 4) + 2 * (k / 4)));
+    }
+}
+
+/// The plane of bit pairs of sub-block `sub`, from planes of 32 bytes with four pairs a byte, the lowest first.
+fn bit_pairs_of_32(planes: &[u8], sub: usize, words: &mut [u32]) {
+    let (plane, pair) = (&planes[32 * (sub / 4)..], 2 * (sub % 4));
+    for (j, word) in words.iter_mut().enumerate().take(2) {
+        *word =
+            (0..4).fold(0, |word, t| word | (u32_at(plane, 16 * j + 4 * t) >> pair & 0x0303_0303) << (2 * t));
+    }
+}
+
+/// The plane of single bits of sub-block `sub`, which has bit `sub` of each of 32 bytes.
+fn bits_of_32(plane: &[u8], sub: usize) -> u32 {
+    (0..8).fold(0, |word, s| word | (u32_at(plane, 4 * s) >> sub & 0x0101_0101) << s)
+}
+
+pub(super) fn q2_k(block: &[u8], out: &mut Block) {
+    out.scales = [u16_at(block, 80), u16_at(block, 82)];
+    let (scales, mins) = q2_k::unpack_scales(&block[..16]);
+    for p in 0..8 {
+        out.pairs[p] = [scales[2 * p], scales[2 * p + 1]];
+        out.pairs[8 + p] = [mins[2 * p], mins[2 * p + 1]];
+    }
+    for sub in 0..8 {
+        bit_pairs_of_32(&block[16..80], sub, &mut out.words[2 * sub..]);
+    }
+}
+
+pub(super) fn q3_k(block: &[u8], out: &mut Block) {
+    out.scales[0] = u16_at(block, 108);
+    let scales = q3_k::unpack_scales(&block[96..108]);
+    for p in 0..8 {
+        out.pairs[p] = [scales[2 * p] as u8, scales[2 * p + 1] as u8];
+    }
+    for sub in 0..8 {
+        let words = &mut out.words[3 * sub..];
+        words[0] = bits_of_32(&block[..32], sub);
+        bit_pairs_of_32(&block[32..96], sub, &mut words[1..]);
+    }
+}
+
+pub(super) fn q4_k(block: &[u8], out: &mut Block) {
+    k_factors(block, out);
+    for sub in 0..8 {
+        nibbles_of_32(&block[16 + 32 * (sub / 2)..], sub % 2 == 1, &mut out.words[4 * sub..]);
+    }
+}
+
+pub(super) fn q5_k(block: &[u8], out: &mut Block) {
+    k_factors(block, out);
+    for sub in 0..8 {
+        let words = &mut out.words[5 * sub..];
+        words[0] = bits_of_32(&block[16..48], sub);
+        nibbles_of_32(&block[48 + 32 * (sub / 2)..], sub % 2 == 1, &mut words[1..]);
+    }
+}
+
+pub(super) fn q6_k(block: &[u8], out: &mut Block) {
+    let (low, rest) = block.split_at(128);
+    let (high, factors) = rest.split_at(64);
+    out.scales[0] = u16_at(factors, 16);
+    for p in 0..8 {
+        out.pairs[p] = [factors[2 * p], factors[2 * p + 1]];
+    }
+    // Each half of 128 weights: quarters 0 and 1 in the low nibbles of two runs of 32 bytes, 2 and 3 in the high ones;
+    // quarter `t` has its upper bits at `2t` of the half's 32 high bytes.
+    for sub in 0..8 {
+        let (half, quarter) = (sub / 4, sub % 4);
+        let words = &mut out.words[6 * sub..];
+        bit_pairs_of_32(high, sub, words);
+        nibbles_of_32(&low[64 * half + 32 * (quarter % 2)..], quarter >= 2, &mut words[2..]);
+    }
+}
+
+pub(super) fn iq4_xs(block: &[u8], out: &mut Block) {
+    out.scales[0] = u16_at(block, 0);
+    let scales = iq4_xs::unpack_scales(block);
+    for p in 0..4 {
+        out.pairs[p] = [scales[2 * p] as u8, scales[2 * p + 1] as u8];
+    }
+    // The file has the codes of each 32 weights as the plane has them.
+    for (codes, words) in block[8..136].chunks_exact(16).zip(out.words.chunks_exact_mut(4)) {
+        nibbles(codes, words);
+    }
+}
+
+/// Digits of three, which share bytes in the file, get two bits each.
+pub(super) fn tq1_0(block: &[u8], out: &mut Block) {
+    out.scales[0] = u16_at(block, 52);
+    let q = tq1_0::unpack(block).quants.map(|q| q + 1);
+    for (q, words) in q.chunks_exact(32).zip(out.words.chunks_exact_mut(2)) {
+        bit_pairs(q, words);
+    }
+}
+
+pub(super) fn tq2_0(block: &[u8], out: &mut Block) {
+    out.scales[0] = u16_at(block, 64);
+    for sub in 0..8 {
+        bit_pairs_of_32(&block[..64], sub, &mut out.words[2 * sub..]);
+    }
+}
