@@ -14,6 +14,7 @@ use llamay_formats::grids::EVEN_SIGNS;
 use super::{Block, u16_at, u32_at};
 
 /// Factors of a block's runs, 8 or 16 of them, as packed.
+#[inline(always)]
 fn put_factors(factors: impl ExactSizeIterator<Item = u8>, words: &mut [u32]) {
     let n_words = factors.len() / 8;
     words[..n_words].fill(0);
@@ -26,6 +27,7 @@ fn put_factors(factors: impl ExactSizeIterator<Item = u8>, words: &mut [u32]) {
 
 /// The numbers of all entries, `entries` for each group of eight weights, behind the factors: `upper_bits` of each in the
 /// first words, then the lower eight, in the first words of every `stride`.
+#[inline(always)]
 fn put_numbers(
     words: &mut [u32],
     entries: usize,
@@ -51,6 +53,7 @@ fn put_numbers(
 }
 
 /// The signs of all groups of eight weights, bit `i` for weight `i`, in the last word of every `stride`.
+#[inline(always)]
 fn put_signs(words: &mut [u32], stride: usize, signs: impl Fn(usize) -> u8) {
     for (sub, words) in words.chunks_exact_mut(stride).enumerate().take(8) {
         words[stride - 1] =
@@ -71,16 +74,26 @@ static SIGN_NIBBLES: [u32; 256] = {
 };
 
 /// The signs that seven bits of `word`, from bit `at`, stand for.
+#[inline(always)]
 fn even_signs(word: u32, at: usize) -> u8 {
     EVEN_SIGNS[(word >> at) as usize & 127]
 }
 
 /// Field `i` of a string of `bits`-bit fields, lowest bits first, none of which crosses a byte.
+#[inline(always)]
 fn field(bytes: &[u8], bits: usize, i: usize) -> u8 {
     bytes[i * bits / 8] >> (i * bits % 8) & ((1 << bits) - 1)
 }
 
+/// The block with its size, so that what is read of it needs no check.
+#[inline(always)]
+fn sized<const N: usize>(block: &[u8]) -> &[u8; N] {
+    let Some(block) = block.first_chunk() else { unreachable!("a block is whole") };
+    block
+}
+
 pub(super) fn iq2_xxs(block: &[u8], out: &mut Block) {
+    let block = sized::<66>(block);
     out.scales[0] = u16_at(block, 0);
     let signs = |sub: usize| u32_at(block, 6 + 8 * sub);
     put_factors((0..8).map(|sub| (signs(sub) >> 28) as u8), &mut out.words);
@@ -89,6 +102,7 @@ pub(super) fn iq2_xxs(block: &[u8], out: &mut Block) {
 }
 
 pub(super) fn iq2_xs(block: &[u8], out: &mut Block) {
+    let block = sized::<74>(block);
     out.scales[0] = u16_at(block, 0);
     let code = |group: usize| u16_at(block, 2 + 2 * group);
     put_factors((0..16).map(|i| field(&block[66..74], 4, i)), &mut out.words);
@@ -97,6 +111,7 @@ pub(super) fn iq2_xs(block: &[u8], out: &mut Block) {
 }
 
 pub(super) fn iq2_s(block: &[u8], out: &mut Block) {
+    let block = sized::<82>(block);
     out.scales[0] = u16_at(block, 0);
     put_factors((0..16).map(|i| field(&block[74..82], 4, i)), &mut out.words);
     put_numbers(&mut out.words[2..], 1, 2, 2, |i| {
@@ -106,6 +121,7 @@ pub(super) fn iq2_s(block: &[u8], out: &mut Block) {
 }
 
 pub(super) fn iq3_xxs(block: &[u8], out: &mut Block) {
+    let block = sized::<98>(block);
     out.scales[0] = u16_at(block, 0);
     let signs = |sub: usize| u32_at(block, 66 + 4 * sub);
     put_factors((0..8).map(|sub| (signs(sub) >> 28) as u8), &mut out.words);
@@ -114,6 +130,7 @@ pub(super) fn iq3_xxs(block: &[u8], out: &mut Block) {
 }
 
 pub(super) fn iq3_s(block: &[u8], out: &mut Block) {
+    let block = sized::<110>(block);
     out.scales[0] = u16_at(block, 0);
     put_factors((0..8).map(|sub| field(&block[106..110], 4, sub)), &mut out.words);
     put_numbers(&mut out.words[1..], 2, 1, 3, |i| {
@@ -124,6 +141,7 @@ pub(super) fn iq3_s(block: &[u8], out: &mut Block) {
 
 /// An entry's number gets a fourth upper bit, which says that the group is shifted down.
 pub(super) fn iq1_s(block: &[u8], out: &mut Block) {
+    let block = sized::<50>(block);
     out.scales[0] = u16_at(block, 0);
     let word = |sub: usize| u16_at(block, 34 + 2 * sub);
     put_factors((0..8).map(|sub| (word(sub) >> 12 & 7) as u8), &mut out.words);
@@ -135,6 +153,7 @@ pub(super) fn iq1_s(block: &[u8], out: &mut Block) {
 
 /// As IQ1_S, but the file has the fourth bit.
 pub(super) fn iq1_m(block: &[u8], out: &mut Block) {
+    let block = sized::<56>(block);
     let word = |i: usize| u16_at(block, 48 + 2 * i);
     out.scales[0] = (0..4).rev().fold(0, |bits, i| bits << 4 | word(i) >> 12);
     put_factors((0..16).map(|i| (word(i / 4) >> (3 * (i % 4)) & 7) as u8), &mut out.words);

@@ -1,6 +1,6 @@
 //! Blocks of 256 weights in planes: Q2_K to Q6_K, IQ4_XS, and the ternary formats, which become 2-bit planes both.
 
-use llamay_formats::{iq4_xs, q2_k, q3_k, q4_k, tq1_0};
+use llamay_formats::{iq4_xs, q2_k, q3_k, q4_k};
 
 use super::{Block, nibbles, u16_at, u32_at};
 
@@ -21,14 +21,6 @@ fn k_factors(block: &[u8], out: &mut Block) {
     for p in 0..4 {
         out.pairs[p] = [scales[2 * p], scales[2 * p + 1]];
         out.pairs[4 + p] = [mins[2 * p], mins[2 * p + 1]];
-    }
-}
-
-/// The plane of bit pairs of 32 weights.
-fn bit_pairs(q: &[i8], words: &mut [u32]) {
-    for (word, q) in words.iter_mut().zip(q.chunks_exact(16)) {
-        *word = (q.iter().enumerate())
-            .fold(0, |word, (k, q)| word | (*q as u32 & 3) << (8 * (k % 4) + 2 * (k / 4)));
     }
 }
 
@@ -116,12 +108,32 @@ pub(super) fn iq4_xs(block: &[u8], out: &mut Block) {
     }
 }
 
-/// Digits of three, which share bytes in the file, get two bits each.
+/// The next digit of three of each of four bytes, which become the fractions that are left.
+fn next_digits(bytes: &mut [u32; 2]) -> u32 {
+    // Even and odd bytes in 16 bits each, so that the digit is what three times the fraction carries into the upper 8.
+    let carried = bytes.map(|b| 3 * b);
+    *bytes = carried.map(|c| c & 0x00ff_00ff);
+    carried[0] >> 8 & 0x0003_0003 | carried[1] & 0x0300_0300
+}
+
+/// Digits of three, five of which share a byte in the file, get two bits each.
 pub(super) fn tq1_0(block: &[u8], out: &mut Block) {
     out.scales[0] = u16_at(block, 52);
-    let q = tq1_0::unpack(block).quants.map(|q| q + 1);
-    for (q, words) in q.chunks_exact(32).zip(out.words.chunks_exact_mut(2)) {
-        bit_pairs(q, words);
+    out.words[..16].fill(0);
+    // Four bytes hold four weights in a row for each digit. A digit of the first 32 bytes is a sub-block of two words; one
+    // of the next 16 a word; one of the last four a part of the last word.
+    for n in 0..13 {
+        let word = u32_at(block, 4 * n);
+        let mut bytes = [word & 0x00ff_00ff, word >> 8 & 0x00ff_00ff];
+        let (first, step, digits, pair) = match n {
+            0..8 => (n / 4, 2, 5, n % 4),
+            8..12 => (10, 1, 5, n % 4),
+            _ => (15, 0, 4, 0),
+        };
+        for digit in 0..digits {
+            let pair = if step == 0 { digit } else { pair };
+            out.words[first + step * digit] |= next_digits(&mut bytes) << (2 * pair);
+        }
     }
 }
 
