@@ -11,11 +11,24 @@
 //! | 1st and 2nd, or 5th and 6th bit | 2 | bits `2t, 2t + 1` of byte `i` of word `j`: weight `16j + 4t + i` |
 //! | 8 bits | 8 | byte `i` of word `j`: weight `4j + i`, plus 128 |
 //!
-//! All planes are unsigned; a format's offset (4, 8, 16, 32, 128) is taken off through the activation's sums. IQ4_NL, IQ4_XS and
-//! MXFP4 keep their codes, which the kernel looks up, and MXFP4 its scale as bfloat16. The packed
-//! weights are as large as the file's, but for the last group's padding and for 4 bytes more in a Q4_K or Q5_K block.
+//! All planes are unsigned; a format's offset (1, 4, 8, 16, 32, 128) is taken off through the activation's sums. IQ4_NL, IQ4_XS
+//! and MXFP4 keep their codes, which the kernel looks up, and MXFP4 its scale as bfloat16. The code-book formats keep the
+//! numbers of their entries (`pack/codebook.rs`). But for the last group's padding, the packed weights are as large as the
+//! file's, or larger by this much:
+//!
+//! | format | bytes of 256 weights | why |
+//! |---|---|---|
+//! | Q4_K, Q5_K | + 4 | factors and minima as bytes |
+//! | IQ2_XXS, IQ2_XS, IQ3_XXS | + 4 | the eighth sign of a group, which the file leaves to parity |
+//! | IQ1_S | + 4 | a shift for each group, as in IQ1_M |
+//! | IQ1_M | + 2 | factors of four bits |
+//! | TQ1_0 | + 12 | 2-bit planes: a third digit of three fits no plane |
 
-use llamay_formats::{Format, iq4_xs, mxfp4, q2_k, q3_k, q4_k};
+mod codebook;
+mod k;
+mod legacy;
+
+use llamay_formats::Format;
 
 use crate::memory::AlignedBytes;
 
@@ -50,7 +63,7 @@ struct Group<'a> {
 ///
 /// A copy of [`pack_blocks`] is made for it, into which the function is inlined.
 macro_rules! packing {
-    ($format:ident, $scales:literal, $pairs:literal, $words:literal, $split:ident) => {{
+    ($format:ident, $scales:literal, $pairs:literal, $words:literal, $split:path) => {{
         const BYTES: usize = Format::$format.block_bytes();
         PackFormat {
             scales: $scales,
@@ -70,19 +83,28 @@ impl PackFormat {
     /// The packing of a format, if kernels for it read packed rows.
     pub(crate) fn of(format: Format) -> Option<PackFormat> {
         Some(match format {
-            Format::Q4_0 => packing!(Q4_0, 1, 0, 4, split_q4_0),
-            Format::Q4_1 => packing!(Q4_1, 2, 0, 4, split_q4_1),
-            Format::Q5_0 => packing!(Q5_0, 1, 0, 5, split_q5_0),
-            Format::Q5_1 => packing!(Q5_1, 2, 0, 5, split_q5_1),
-            Format::Q8_0 => packing!(Q8_0, 1, 0, 8, split_q8_0),
-            Format::IQ4_NL => packing!(IQ4_NL, 1, 0, 4, split_q4_0),
-            Format::IQ4_XS => packing!(IQ4_XS, 1, 4, 32, split_iq4_xs),
-            Format::MXFP4 => packing!(MXFP4, 1, 0, 4, split_mxfp4),
-            Format::Q2_K => packing!(Q2_K, 2, 16, 16, split_q2_k),
-            Format::Q3_K => packing!(Q3_K, 1, 8, 24, split_q3_k),
-            Format::Q4_K => packing!(Q4_K, 2, 8, 32, split_q4_k),
-            Format::Q5_K => packing!(Q5_K, 2, 8, 40, split_q5_k),
-            Format::Q6_K => packing!(Q6_K, 1, 8, 48, split_q6_k),
+            Format::Q4_0 => packing!(Q4_0, 1, 0, 4, legacy::q4_0),
+            Format::Q4_1 => packing!(Q4_1, 2, 0, 4, legacy::q4_1),
+            Format::Q5_0 => packing!(Q5_0, 1, 0, 5, legacy::q5_0),
+            Format::Q5_1 => packing!(Q5_1, 2, 0, 5, legacy::q5_1),
+            Format::Q8_0 => packing!(Q8_0, 1, 0, 8, legacy::q8_0),
+            Format::IQ4_NL => packing!(IQ4_NL, 1, 0, 4, legacy::q4_0),
+            Format::MXFP4 => packing!(MXFP4, 1, 0, 4, legacy::mxfp4),
+            Format::IQ4_XS => packing!(IQ4_XS, 1, 4, 32, k::iq4_xs),
+            Format::Q2_K => packing!(Q2_K, 2, 16, 16, k::q2_k),
+            Format::Q3_K => packing!(Q3_K, 1, 8, 24, k::q3_k),
+            Format::Q4_K => packing!(Q4_K, 2, 8, 32, k::q4_k),
+            Format::Q5_K => packing!(Q5_K, 2, 8, 40, k::q5_k),
+            Format::Q6_K => packing!(Q6_K, 1, 8, 48, k::q6_k),
+            Format::TQ1_0 => packing!(TQ1_0, 1, 0, 16, k::tq1_0),
+            Format::TQ2_0 => packing!(TQ2_0, 1, 0, 16, k::tq2_0),
+            Format::IQ1_S => packing!(IQ1_S, 1, 0, 13, codebook::iq1_s),
+            Format::IQ1_M => packing!(IQ1_M, 1, 0, 14, codebook::iq1_m),
+            Format::IQ2_XXS => packing!(IQ2_XXS, 1, 0, 17, codebook::iq2_xxs),
+            Format::IQ2_XS => packing!(IQ2_XS, 1, 0, 19, codebook::iq2_xs),
+            Format::IQ2_S => packing!(IQ2_S, 1, 0, 20, codebook::iq2_s),
+            Format::IQ3_XXS => packing!(IQ3_XXS, 1, 0, 25, codebook::iq3_xxs),
+            Format::IQ3_S => packing!(IQ3_S, 1, 0, 27, codebook::iq3_s),
             _ => return None,
         })
     }
@@ -132,190 +154,6 @@ fn unshuffle(x: u32) -> u32 {
     let x = swap(x, 0x0c0c_0c0c, 2);
     let x = swap(x, 0x00f0_00f0, 4);
     swap(x, 0x0000_ff00, 8)
-}
-
-#[inline(always)]
-fn split_q4_0(block: &[u8], out: &mut Block) {
-    out.scales[0] = u16_at(block, 0);
-    nibbles(&block[2..], &mut out.words);
-}
-
-#[inline(always)]
-fn split_q4_1(block: &[u8], out: &mut Block) {
-    out.scales = [u16_at(block, 0), u16_at(block, 2)];
-    nibbles(&block[4..], &mut out.words);
-}
-
-#[inline(always)]
-fn split_q5_0(block: &[u8], out: &mut Block) {
-    out.scales[0] = u16_at(block, 0);
-    out.words[0] = fifth_bits(u32_at(block, 2));
-    nibbles(&block[6..], &mut out.words[1..]);
-}
-
-#[inline(always)]
-fn split_q5_1(block: &[u8], out: &mut Block) {
-    out.scales = [u16_at(block, 0), u16_at(block, 2)];
-    out.words[0] = fifth_bits(u32_at(block, 4));
-    nibbles(&block[8..], &mut out.words[1..]);
-}
-
-#[inline(always)]
-fn split_q8_0(block: &[u8], out: &mut Block) {
-    out.scales[0] = u16_at(block, 0);
-    let (words, _) = block[2..34].as_chunks::<4>();
-    for (to, word) in out.words.iter_mut().zip(words) {
-        *to = u32::from_le_bytes(*word) ^ 0x8080_8080;
-    }
-}
-
-#[inline(always)]
-fn split_iq4_xs(block: &[u8], out: &mut Block) {
-    out.scales[0] = u16_at(block, 0);
-    let scales = iq4_xs::unpack_scales(block);
-    for p in 0..4 {
-        out.pairs[p] = [scales[2 * p] as u8, scales[2 * p + 1] as u8];
-    }
-    // The file has the codes of each 32 weights as the plane has them.
-    for (codes, words) in block[8..136].chunks_exact(16).zip(out.words.chunks_exact_mut(4)) {
-        nibbles(codes, words);
-    }
-}
-
-/// The scale as bfloat16, which holds every power of two that a product takes.
-#[inline(always)]
-fn split_mxfp4(block: &[u8], out: &mut Block) {
-    out.scales[0] = (mxfp4::dot_scale(block[0]).to_bits() >> 16) as u16;
-    nibbles(&block[1..], &mut out.words);
-}
-
-const LOW: u32 = 0x0f0f_0f0f;
-
-/// The 4-bit plane of 32 weights that stand in the low or the high nibbles of 32 bytes.
-#[inline(always)]
-fn nibbles_of_32(bytes: &[u8], high: bool, words: &mut [u32]) {
-    for (j, word) in words.iter_mut().enumerate().take(4) {
-        let (a, b) = (u32_at(bytes, 4 * j), u32_at(bytes, 4 * j + 16));
-        *word = if high { (a >> 4) & LOW | b & !LOW } else { a & LOW | (b & LOW) << 4 };
-    }
-}
-
-/// The sub-block scales and minima of Q4_K and Q5_K, in pairs: four of scales, four of minima.
-#[inline(always)]
-fn k_factors(block: &[u8], out: &mut Block) {
-    out.scales = [u16_at(block, 0), u16_at(block, 2)];
-    let (scales, mins) = q4_k::unpack_scales(&block[4..16]);
-    for p in 0..4 {
-        out.pairs[p] = [scales[2 * p], scales[2 * p + 1]];
-        out.pairs[4 + p] = [mins[2 * p], mins[2 * p + 1]];
-    }
-}
-
-/// The planes of bit pairs of four sub-blocks, of which sub-block `t` has its pairs at `2t` of 32 bytes: a transposition of
-/// 4 x 4 pairs within each byte of four words, as halves of halves (Warren, "Hacker's Delight", 7-3).
-#[inline(always)]
-fn pair_planes(bytes: &[u8]) -> [[u32; 4]; 2] {
-    std::array::from_fn(|j| {
-        let mut w: [u32; 4] = std::array::from_fn(|t| u32_at(bytes, 16 * j + 4 * t));
-        exchange(&mut w, 2, 4, 0x0f0f_0f0f);
-        exchange(&mut w, 1, 2, 0x3333_3333);
-        w
-    })
-}
-
-/// The planes of single bits of eight sub-blocks, of which sub-block `t` has its bits at `t` of 32 bytes: as
-/// [`pair_planes`], of 8 x 8 bits.
-#[inline(always)]
-fn bit_planes(bytes: &[u8]) -> [u32; 8] {
-    let mut w: [u32; 8] = std::array::from_fn(|s| u32_at(bytes, 4 * s));
-    exchange(&mut w, 4, 4, 0x0f0f_0f0f);
-    exchange(&mut w, 2, 2, 0x3333_3333);
-    exchange(&mut w, 1, 1, 0x5555_5555);
-    w
-}
-
-/// Exchanges the upper bits of each word whose number lacks `distance` with the lower ones of the word that far behind;
-/// `low` are the lower ones, `by` below their partners.
-#[inline(always)]
-fn exchange<const N: usize>(w: &mut [u32; N], distance: usize, by: u32, low: u32) {
-    for i in (0..N).filter(|i| i & distance == 0) {
-        let t = ((w[i] >> by) ^ w[i + distance]) & low;
-        w[i] ^= t << by;
-        w[i + distance] ^= t;
-    }
-}
-
-#[inline(always)]
-fn split_q2_k(block: &[u8], out: &mut Block) {
-    out.scales = [u16_at(block, 80), u16_at(block, 82)];
-    let (scales, mins) = q2_k::unpack_scales(&block[..16]);
-    for p in 0..8 {
-        out.pairs[p] = [scales[2 * p], scales[2 * p + 1]];
-        out.pairs[8 + p] = [mins[2 * p], mins[2 * p + 1]];
-    }
-    for half in 0..2 {
-        let pairs = pair_planes(&block[16 + 32 * half..]);
-        for quarter in 0..4 {
-            let words = &mut out.words[8 * half + 2 * quarter..];
-            (words[0], words[1]) = (pairs[0][quarter], pairs[1][quarter]);
-        }
-    }
-}
-
-#[inline(always)]
-fn split_q3_k(block: &[u8], out: &mut Block) {
-    out.scales[0] = u16_at(block, 108);
-    let scales = q3_k::unpack_scales(&block[96..108]);
-    for p in 0..8 {
-        out.pairs[p] = [scales[2 * p] as u8, scales[2 * p + 1] as u8];
-    }
-    let bits = bit_planes(block);
-    for half in 0..2 {
-        let pairs = pair_planes(&block[32 + 32 * half..]);
-        for quarter in 0..4 {
-            let sub = 4 * half + quarter;
-            let words = &mut out.words[3 * sub..];
-            (words[0], words[1], words[2]) = (bits[sub], pairs[0][quarter], pairs[1][quarter]);
-        }
-    }
-}
-
-#[inline(always)]
-fn split_q4_k(block: &[u8], out: &mut Block) {
-    k_factors(block, out);
-    for sub in 0..8 {
-        nibbles_of_32(&block[16 + 32 * (sub / 2)..], sub % 2 == 1, &mut out.words[4 * sub..]);
-    }
-}
-
-#[inline(always)]
-fn split_q5_k(block: &[u8], out: &mut Block) {
-    k_factors(block, out);
-    let bits = bit_planes(&block[16..]);
-    for sub in 0..8 {
-        let words = &mut out.words[5 * sub..];
-        words[0] = bits[sub];
-        nibbles_of_32(&block[48 + 32 * (sub / 2)..], sub % 2 == 1, &mut words[1..]);
-    }
-}
-
-#[inline(always)]
-fn split_q6_k(block: &[u8], out: &mut Block) {
-    let (low, rest) = block.split_at(128);
-    let (high, factors) = rest.split_at(64);
-    out.scales[0] = u16_at(factors, 16);
-    for p in 0..8 {
-        out.pairs[p] = [factors[2 * p], factors[2 * p + 1]];
-    }
-    // Each half of 128 weights: quarters 0 and 1 in the low nibbles of two runs of 32 bytes, 2 and 3 in the high ones;
-    // quarter `t` has its upper bits at `2t` of the half's 32 high bytes.
-    let pairs = [pair_planes(high), pair_planes(&high[32..])];
-    for sub in 0..8 {
-        let (half, quarter) = (sub / 4, sub % 4);
-        let words = &mut out.words[6 * sub..];
-        (words[0], words[1]) = (pairs[half][0][quarter], pairs[half][1][quarter]);
-        nibbles_of_32(&low[64 * half + 32 * (quarter % 2)..], quarter >= 2, &mut words[2..]);
-    }
 }
 
 /// Where a group's parts lie.

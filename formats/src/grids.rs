@@ -5,17 +5,23 @@
 
 mod packed;
 
+/// The magnitudes of IQ2_XXS, IQ2_XS and IQ2_S, in eighths of a scale.
+pub const IQ2_MAGNITUDES: [u8; 3] = [8, 25, 43];
+/// The magnitudes of IQ3_XXS, in quarters of a scale.
+pub const IQ3_XXS_MAGNITUDES: [u8; 8] = [4, 12, 20, 28, 36, 44, 52, 62];
+/// The magnitudes of IQ3_S.
+pub const IQ3_S_MAGNITUDES: [u8; 8] = [1, 3, 5, 7, 9, 11, 13, 15];
+
 /// IQ2_XXS: 256 entries of 8 magnitudes from 8, 25, 43.
-pub static IQ2_XXS_GRID: [[u8; 8]; 256] = magnitudes::<8, 256, 2>(&packed::IQ2_XXS, &[8, 25, 43]);
+pub static IQ2_XXS_GRID: [[u8; 8]; 256] = magnitudes::<8, 256, 2>(&packed::IQ2_XXS, &IQ2_MAGNITUDES);
 /// IQ2_XS: 512 entries of 8 magnitudes from 8, 25, 43.
-pub static IQ2_XS_GRID: [[u8; 8]; 512] = magnitudes::<8, 512, 2>(&packed::IQ2_XS, &[8, 25, 43]);
+pub static IQ2_XS_GRID: [[u8; 8]; 512] = magnitudes::<8, 512, 2>(&packed::IQ2_XS, &IQ2_MAGNITUDES);
 /// IQ2_S: 1024 entries of 8 magnitudes from 8, 25, 43.
-pub static IQ2_S_GRID: [[u8; 8]; 1024] = magnitudes::<8, 1024, 2>(&packed::IQ2_S, &[8, 25, 43]);
+pub static IQ2_S_GRID: [[u8; 8]; 1024] = magnitudes::<8, 1024, 2>(&packed::IQ2_S, &IQ2_MAGNITUDES);
 /// IQ3_XXS: 256 entries of 4 magnitudes from 4, 12, … 52, 62.
-pub static IQ3_XXS_GRID: [[u8; 4]; 256] =
-    magnitudes::<4, 256, 4>(&packed::IQ3_XXS, &[4, 12, 20, 28, 36, 44, 52, 62]);
+pub static IQ3_XXS_GRID: [[u8; 4]; 256] = magnitudes::<4, 256, 4>(&packed::IQ3_XXS, &IQ3_XXS_MAGNITUDES);
 /// IQ3_S: 512 entries of 4 magnitudes, the odd numbers from 1 to 15.
-pub static IQ3_S_GRID: [[u8; 4]; 512] = magnitudes::<4, 512, 4>(&packed::IQ3_S, &[1, 3, 5, 7, 9, 11, 13, 15]);
+pub static IQ3_S_GRID: [[u8; 4]; 512] = magnitudes::<4, 512, 4>(&packed::IQ3_S, &IQ3_S_MAGNITUDES);
 /// IQ1_S and IQ1_M: 2048 entries of 8 weights from -1, 0, 1.
 pub static IQ1_GRID: [[i8; 8]; 2048] = ternary(&packed::IQ1);
 

@@ -133,9 +133,10 @@ impl CostModel<'_> {
                 f32_macs: n * width(*x),
                 ..Cost::default()
             },
-            Op::Select { x, out } => {
+            // A kept row is read and written.
+            Op::Select { slots } => {
                 let kept = batch.n_logits() as u64;
-                let bytes = kept * FLOAT * (width(*x) + width(*out));
+                let bytes = slots.iter().map(|x| 2 * kept * FLOAT * width(*x)).sum();
                 Cost { activation_bytes: bytes, ..Cost::default() }
             }
         }

@@ -168,7 +168,7 @@ fn elementwise_steps_move_their_slots() {
             Cost { weight_bytes, activation_bytes: 3 * 4 * floats, f32_macs: 3 * macs, ..Cost::default() };
         assert_eq!(cost_of(&plan, &op, 3, &tokens, &[]), wanted, "{op:?}");
     }
-    let select = cost_of(&plan, &Op::Select { x, out: y }, 3, &tokens, &[]);
+    let select = cost_of(&plan, &Op::Select { slots: vec![x, y] }, 3, &tokens, &[]);
     assert_eq!((select.activation_bytes, select.macs()), (2 * 4 * 16, 0), "two of three want logits");
 }
 

@@ -3,7 +3,7 @@
 
 use super::simd::Simd;
 use super::unpack::{BITS_4, BITS_5, BITS_8, for_dot, unpack32};
-use super::{MatArgs, Tile, for_each_tile};
+use super::{MatArgs, Tile, matmul_by_tiles};
 use llamay_formats::{iq4_nl, mxfp4, span_len};
 
 /// What sets one of these formats apart.
@@ -76,23 +76,7 @@ pub(crate) const fn unsigned(table: &[i8; 16], offset: i8) -> [u8; 16] {
     out
 }
 
-/// All columns of `args`, `COLS` at a time.
-///
-/// # Safety
-/// As for [`super::MatFn`].
-#[inline(always)]
-pub(crate) unsafe fn matmul<S: Simd, K: BlockKind, const COLS: usize>(s: S, args: &MatArgs<'_>) {
-    for_each_tile!(args, COLS, |tile| {
-        // SAFETY: the tile lies within `args`; the rest is passed on to the caller.
-        unsafe {
-            if tile.n_cols == COLS {
-                tile_product::<S, K, COLS>(s, args, tile);
-            } else {
-                tile_product::<S, K, 1>(s, args, tile);
-            }
-        }
-    });
-}
+matmul_by_tiles!(BlockKind);
 
 /// One group of rows times `C` columns.
 #[inline(always)]

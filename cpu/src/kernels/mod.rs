@@ -9,6 +9,8 @@ mod simd;
 #[cfg(target_arch = "x86_64")]
 mod block;
 #[cfg(target_arch = "x86_64")]
+mod codebook;
+#[cfg(target_arch = "x86_64")]
 mod float;
 #[cfg(target_arch = "x86_64")]
 mod superblock;
@@ -178,6 +180,35 @@ macro_rules! for_each_tile {
 #[cfg(target_arch = "x86_64")]
 use for_each_tile;
 
+/// Defines `matmul`, which computes all columns of a product by the module's `tile_product`, `COLS` at a time.
+#[cfg(target_arch = "x86_64")]
+macro_rules! matmul_by_tiles {
+    ($kind:ident) => {
+        /// All columns of `args`, `COLS` at a time.
+        ///
+        /// # Safety
+        /// As for [`MatFn`](super::MatFn).
+        #[inline(always)]
+        pub(crate) unsafe fn matmul<S: Simd, K: $kind, const COLS: usize>(
+            s: S,
+            args: &$crate::kernels::MatArgs<'_>,
+        ) {
+            $crate::kernels::for_each_tile!(args, COLS, |tile| {
+                // SAFETY: the tile lies within `args`; the rest is passed on to the caller.
+                unsafe {
+                    if tile.n_cols == COLS {
+                        tile_product::<S, K, COLS>(s, args, tile);
+                    } else {
+                        tile_product::<S, K, 1>(s, args, tile);
+                    }
+                }
+            });
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+use matmul_by_tiles;
+
 impl MatArgs<'_> {
     /// The record of a column.
     #[inline(always)]
@@ -277,6 +308,14 @@ mod sets {
                         Format::Q4_K => matmul!(superblock, Q4K),
                         Format::Q5_K => matmul!(superblock, Q5K),
                         Format::Q6_K => matmul!(superblock, Q6K),
+                        Format::TQ1_0 | Format::TQ2_0 => matmul!(superblock, Ternary),
+                        Format::IQ1_S => matmul!(codebook, Iq1S),
+                        Format::IQ1_M => matmul!(codebook, Iq1M),
+                        Format::IQ2_XXS => matmul!(codebook, Iq2Xxs),
+                        Format::IQ2_XS => matmul!(codebook, Iq2Xs),
+                        Format::IQ2_S => matmul!(codebook, Iq2S),
+                        Format::IQ3_XXS => matmul!(codebook, Iq3Xxs),
+                        Format::IQ3_S => matmul!(codebook, Iq3S),
                         _ => None,
                     }
                 }

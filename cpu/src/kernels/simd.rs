@@ -59,6 +59,29 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// # Safety
     /// `4 * LANES` bytes are readable at `p`.
     unsafe fn i_load(self, p: *const u8) -> Self::I;
+    /// # Safety
+    /// `4 * LANES` bytes are writable at `p`.
+    #[inline(always)]
+    unsafe fn i_store(self, p: *mut u8, x: Self::I) {
+        // SAFETY: the caller vouches for the bytes; a vector type is as large as its lanes, which lie in order.
+        unsafe { p.cast::<Self::I>().write_unaligned(x) }
+    }
+    /// The table's entries that the lanes number.
+    ///
+    /// # Safety
+    /// Every lane of `index` is below the table's length.
+    #[inline(always)]
+    unsafe fn gather(self, table: &[u32], index: Self::I) -> Self::I {
+        let mut lanes = [0u32; 16];
+        // SAFETY: 16 lanes are the most that a vector has; the caller vouches for the indices.
+        unsafe {
+            self.i_store(lanes.as_mut_ptr().cast(), index);
+            for lane in lanes.iter_mut().take(Self::LANES) {
+                *lane = *table.get_unchecked(*lane as usize);
+            }
+            self.i_load(lanes.as_ptr().cast())
+        }
+    }
     /// `LANES` pairs of unsigned bytes, widened to 16 bits: lane `r` holds the pair of row `r`.
     ///
     /// # Safety

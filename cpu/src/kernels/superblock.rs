@@ -1,12 +1,13 @@
-//! The matrix product over packed formats with integer factors in a block of 256: Q2_K to Q6_K, and IQ4_XS, whose codes a
-//! table turns into weights.
+//! The matrix product over packed formats with integer factors in a block of 256: Q2_K to Q6_K, IQ4_XS, whose codes a
+//! table turns into weights, and the ternary formats, which need no factors. `codebook.rs` brings the code books' blocks
+//! into the same form.
 
 use llamay_formats::{iq4_nl, span_len};
 
 use super::block::unsigned;
 use super::simd::{Simd, four};
 use super::unpack::{BITS_2, BITS_3, BITS_4, BITS_5, BITS_6, for_dot, unpack32, words32};
-use super::{MatArgs, Tile, for_each_tile};
+use super::{ActLayout, MatArgs, Tile, matmul_by_tiles};
 
 /// What sets one of these formats apart.
 pub(crate) trait SuperKind {
@@ -14,12 +15,16 @@ pub(crate) trait SuperKind {
     const BITS: u32;
     /// The largest unsigned weight.
     const MAX: i32;
-    /// Weights of a factor: 16 or 32.
+    /// Weights of a factor: 16 or 32; or 256, which have none.
     const RUN: usize;
     /// Whether a run has an unsigned factor and a minimum; else it has a signed factor, and weights an offset.
     const MIN: bool;
-    /// The offset's logarithm to base 2.
-    const OFFSET_BITS: u32 = 0;
+    /// What makes weights unsigned.
+    const OFFSET: i32 = 0;
+    /// Power of two that goes with the block's scale.
+    const SCALE: f32 = 1.0;
+    /// Whether factors take 16 bits; else they are bytes.
+    const WIDE_FACTORS: bool = false;
     /// What the codes stand for, with the offset; `None` where they are the weights.
     const TABLE: Option<&[u8; 16]> = None;
     /// Pairs of factors, and of minima behind them.
@@ -27,7 +32,7 @@ pub(crate) trait SuperKind {
 }
 
 macro_rules! kinds {
-    ($($name:ident: $bits:expr, $run:literal, $min:literal, $offset_bits:literal;)*) => {
+    ($($name:ident: $bits:expr, $run:literal, $min:literal, $offset:literal;)*) => {
         $(
             pub(crate) struct $name;
             impl SuperKind for $name {
@@ -35,7 +40,7 @@ macro_rules! kinds {
                 const MAX: i32 = (1 << $bits) - 1;
                 const RUN: usize = $run;
                 const MIN: bool = $min;
-                const OFFSET_BITS: u32 = $offset_bits;
+                const OFFSET: i32 = $offset;
             }
         )*
     };
@@ -43,10 +48,11 @@ macro_rules! kinds {
 
 kinds! {
     Q2K: BITS_2, 16, true, 0;
-    Q3K: BITS_3, 16, false, 2;
+    Q3K: BITS_3, 16, false, 4;
     Q4K: BITS_4, 32, true, 0;
     Q5K: BITS_5, 32, true, 0;
-    Q6K: BITS_6, 16, false, 5;
+    Q6K: BITS_6, 16, false, 32;
+    Ternary: BITS_2, 256, false, 1;
 }
 
 pub(crate) struct Iq4Xs;
@@ -56,27 +62,11 @@ impl SuperKind for Iq4Xs {
     const MAX: i32 = 113 + 128;
     const RUN: usize = 32;
     const MIN: bool = false;
-    const OFFSET_BITS: u32 = 7;
+    const OFFSET: i32 = 128;
     const TABLE: Option<&[u8; 16]> = Some(&unsigned(&iq4_nl::IQ4_VALUES, i8::MIN));
 }
 
-/// All columns of `args`, `COLS` at a time.
-///
-/// # Safety
-/// As for [`super::MatFn`].
-#[inline(always)]
-pub(crate) unsafe fn matmul<S: Simd, K: SuperKind, const COLS: usize>(s: S, args: &MatArgs<'_>) {
-    for_each_tile!(args, COLS, |tile| {
-        // SAFETY: the tile lies within `args`; the rest is passed on to the caller.
-        unsafe {
-            if tile.n_cols == COLS {
-                tile_product::<S, K, COLS>(s, args, tile);
-            } else {
-                tile_product::<S, K, 1>(s, args, tile);
-            }
-        }
-    });
-}
+matmul_by_tiles!(SuperKind);
 
 /// One group of rows times `C` columns.
 #[inline(always)]
@@ -100,30 +90,50 @@ unsafe fn tile_product<S: Simd, K: SuperKind, const C: usize>(s: S, args: &MatAr
                 if C == 1 {
                     super::prefetch_ahead(s, block, args.weights.block_bytes);
                 }
-                let (isum, msum) = integer_sums::<S, K, C>(s, block, &x, layout, b);
-                let d = s.f_load_f16(scales.add(b * n_scales * lanes));
-                for c in 0..C {
-                    let t = if K::MIN {
-                        let m = s.f_load_f16(scales.add((b * n_scales + 1) * lanes));
-                        // -(m * msum), by the sign of the minimum.
-                        let m = s.f_mul(m, s.f_splat(-1.0));
-                        s.f_fma(d, s.f_from_i(isum[c]), s.f_mul(m, s.f_from_i(msum[c])))
-                    } else {
-                        let offset = match K::OFFSET_BITS {
-                            2 => s.i_shl::<2>(msum[c]),
-                            7 => s.i_shl::<7>(msum[c]),
-                            _ => s.i_shl::<5>(msum[c]),
-                        };
-                        s.f_mul(d, s.f_from_i(s.i_sub(isum[c], offset)))
-                    };
-                    let scale = s.f_splat(*x[c].add(layout.scales).cast::<f32>().add(b));
-                    acc[c] = s.f_fma(scale, t, acc[c]);
-                }
+                let scales = scales.add(b * n_scales * lanes);
+                advance::<S, K, C>(s, scales, block, &x, layout, b, &mut acc);
             }
             b += span;
             *sums = acc;
         }
         args.store_sums(s, tile, &spans);
+    }
+}
+
+/// One step of each column's chain: adds block `b`, whose scales and quants begin at `scales` and `block`.
+///
+/// # Safety
+/// The block is whole, and each record holds one of 256 at `b`.
+#[inline(always)]
+pub(super) unsafe fn advance<S: Simd, K: SuperKind, const C: usize>(
+    s: S,
+    scales: *const u16,
+    block: *const u8,
+    x: &[*const u8; C],
+    layout: &ActLayout,
+    b: usize,
+    acc: &mut [S::F; C],
+) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let (isum, msum) = integer_sums::<S, K, C>(s, block, x, layout, b);
+        let mut d = s.f_load_f16(scales);
+        if K::SCALE != 1.0 {
+            d = s.f_mul(d, s.f_splat(K::SCALE));
+        }
+        for c in 0..C {
+            let t = if K::MIN {
+                let m = s.f_load_f16(scales.add(S::LANES));
+                // -(m * msum), by the sign of the minimum.
+                let m = s.f_mul(m, s.f_splat(-1.0));
+                s.f_fma(d, s.f_from_i(isum[c]), s.f_mul(m, s.f_from_i(msum[c])))
+            } else {
+                let offset = s.i_mul(msum[c], s.i_splat(K::OFFSET));
+                s.f_mul(d, s.f_from_i(s.i_sub(isum[c], offset)))
+            };
+            let scale = s.f_splat(*x[c].add(layout.scales).cast::<f32>().add(b));
+            acc[c] = s.f_fma(scale, t, acc[c]);
+        }
     }
 }
 
@@ -134,14 +144,15 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
     s: S,
     block: *const u8,
     x: &[*const u8; C],
-    layout: &super::ActLayout,
+    layout: &ActLayout,
     b: usize,
 ) -> ([S::I; C], [S::I; C]) {
     let lanes = S::LANES;
     let sub_bytes = words32(K::BITS) * 4 * lanes;
+    let pair_bytes = if K::WIDE_FACTORS { 4 } else { 2 };
     // SAFETY: a block is some vectors of pairs, then 8 runs of 32 weights for each row.
     unsafe {
-        let weights = block.add(K::PAIRS * 2 * lanes);
+        let weights = block.add(K::PAIRS * pair_bytes * lanes);
         let mut isum = [s.i_splat(0); C];
         let mut msum = [s.i_splat(0); C];
         for half in 0..4 {
@@ -167,8 +178,22 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
                         msum[c] = s.madd_pairs(msum[c], factors, s.i_splat(four(x[c].add(sums_at).cast())));
                     }
                 }
+            } else if K::RUN == 256 {
+                for sub in [2 * half, 2 * half + 1] {
+                    let q = unpack32::<S>(s, K::BITS, weights.add(sub * sub_bytes));
+                    for c in 0..C {
+                        let a = x[c].add(256 * b + 32 * sub).cast();
+                        // A chain of its own for every 32, so that one column alone does not wait for each product.
+                        isum[c] = s.i_add(isum[c], s.dot32(&q, K::MAX, a, s.i_splat(0)));
+                    }
+                }
+                for c in 0..C {
+                    let sums = x[c].add(layout.more + 2 * (8 * b + 2 * half)).cast();
+                    msum[c] = s.madd_pairs(msum[c], s.i_splat(1 << 16 | 1), s.i_splat(four(sums)));
+                }
             } else if K::RUN == 32 {
-                let factors = s.pairs_u8(block.add(half * 2 * lanes));
+                let factors = load_factors::<S, K>(s, block, half);
+                let of_sums = if K::MIN { load_factors::<S, K>(s, block, 4 + half) } else { factors };
                 let first = s.scale_low(factors);
                 let q = unpack32::<S>(s, K::BITS, weights.add(2 * half * sub_bytes));
                 for c in 0..C {
@@ -177,19 +202,16 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
                 }
                 let second = s.scale_high(factors);
                 let q = unpack32::<S>(s, K::BITS, weights.add((2 * half + 1) * sub_bytes));
-                let mins = s.pairs_u8(block.add((4 + half) * 2 * lanes));
                 for c in 0..C {
                     let a = x[c].add(256 * b + 64 * half + 32).cast();
                     isum[c] = s.dot_scaled::<0, 8>(&q, K::MAX, a, second, isum[c]);
                     let sums = x[c].add(layout.more + 2 * (8 * b + 2 * half)).cast();
-                    msum[c] = s.madd_pairs(msum[c], mins, s.i_splat(four(sums)));
+                    msum[c] = s.madd_pairs(msum[c], of_sums, s.i_splat(four(sums)));
                 }
             } else {
                 for sub in [2 * half, 2 * half + 1] {
-                    let pairs = block.add(sub * 2 * lanes);
-                    let factors = if K::MIN { s.pairs_u8(pairs) } else { s.pairs_i8(pairs) };
-                    // What multiplies the sums: the minima, or the factors again, for the offset.
-                    let of_sums = if K::MIN { s.pairs_u8(pairs.add(8 * 2 * lanes)) } else { factors };
+                    let factors = load_factors::<S, K>(s, block, sub);
+                    let of_sums = if K::MIN { load_factors::<S, K>(s, block, 8 + sub) } else { factors };
                     let (first, second) = (s.scale_low(factors), s.scale_high(factors));
                     let q = unpack32::<S>(s, K::BITS, weights.add(sub * sub_bytes));
                     for c in 0..C {
@@ -203,5 +225,23 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
             }
         }
         (isum, msum)
+    }
+}
+
+/// The block's pair `i` of factors, or of minima, for each row.
+///
+/// # Safety
+/// The block holds as many pairs.
+#[inline(always)]
+unsafe fn load_factors<S: Simd, K: SuperKind>(s: S, block: *const u8, i: usize) -> S::I {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        if K::WIDE_FACTORS {
+            s.i_load(block.add(i * 4 * S::LANES))
+        } else if K::MIN {
+            s.pairs_u8(block.add(i * 2 * S::LANES))
+        } else {
+            s.pairs_i8(block.add(i * 2 * S::LANES))
+        }
     }
 }

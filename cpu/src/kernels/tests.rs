@@ -58,10 +58,14 @@ fn weights(random: &mut Random, format: Format, rows: usize, k: usize, fill: Fil
         .collect();
     let halves: &[usize] = match format {
         Format::Q4_0 | Format::Q5_0 | Format::Q8_0 | Format::IQ4_NL | Format::IQ4_XS => &[0],
+        Format::IQ1_S | Format::IQ2_XXS | Format::IQ2_XS | Format::IQ2_S => &[0],
+        Format::IQ3_XXS | Format::IQ3_S => &[0],
         Format::Q4_1 | Format::Q5_1 | Format::Q4_K | Format::Q5_K => &[0, 2],
         Format::Q2_K => &[80, 82],
         Format::Q3_K => &[108],
         Format::Q6_K => &[208],
+        Format::TQ1_0 => &[52],
+        Format::TQ2_0 => &[64],
         _ => &[],
     };
     for block in bytes.chunks_exact_mut(format.block_bytes()) {
@@ -72,6 +76,8 @@ fn weights(random: &mut Random, format: Format, rows: usize, k: usize, fill: Fil
         }
     }
     match format {
+        // The scale's bits are the top nibbles of four words; the sign and a part of the exponent are in the last.
+        Format::IQ1_M => bytes.chunks_exact_mut(56).for_each(|b| b[55] = b[55] & 0x8f | 0x20),
         Format::F16 => bytes.chunks_exact_mut(2).for_each(|b| {
             b.copy_from_slice(&half::f16::from_f32(random.float()).to_le_bytes());
         }),

@@ -154,6 +154,10 @@ impl Simd for Avx2 {
         op!(_mm256_loadu_si256(p.cast()))
     }
     #[inline(always)]
+    unsafe fn gather(self, table: &[u32], index: __m256i) -> __m256i {
+        op!(_mm256_i32gather_epi32::<4>(table.as_ptr().cast(), index))
+    }
+    #[inline(always)]
     unsafe fn pairs_u8(self, p: *const u8) -> __m256i {
         op!(_mm256_cvtepu8_epi16(_mm_loadu_si128(p.cast())))
     }
@@ -213,8 +217,10 @@ impl Simd for Avx2 {
                 8
             } else if max <= 31 {
                 4
-            } else {
+            } else if max <= 64 {
                 2
+            } else {
+                1
             };
             let run = if run < N { run } else { N };
             let mut acc = acc;

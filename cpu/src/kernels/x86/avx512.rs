@@ -116,6 +116,10 @@ impl Simd for Avx512 {
         op!(_mm512_loadu_si512(p.cast()))
     }
     #[inline(always)]
+    unsafe fn gather(self, table: &[u32], index: __m512i) -> __m512i {
+        op!(_mm512_i32gather_epi32::<4>(index, table.as_ptr().cast()))
+    }
+    #[inline(always)]
     unsafe fn pairs_u8(self, p: *const u8) -> __m512i {
         op!(_mm512_cvtepu8_epi16(_mm256_loadu_si256(p.cast())))
     }

@@ -80,6 +80,7 @@ macro_rules! vnni256 {
                 fn f_load_bf16(p: *const u16) -> __m256;
                 fn f_store(p: *mut f32, x: __m256) -> ();
                 fn i_load(p: *const u8) -> __m256i;
+                fn gather(table: &[u32], index: __m256i) -> __m256i;
                 fn pairs_u8(p: *const u8) -> __m256i;
                 fn pairs_i8(p: *const u8) -> __m256i;
             }
