@@ -15,6 +15,7 @@ mod output;
 mod perplexity;
 mod quantize;
 mod run;
+mod speculation;
 mod tokenize;
 mod verify;
 mod version;

@@ -5,7 +5,7 @@ use llamay_gguf::Gguf;
 use llamay_model::PlanOptions;
 use llamay_plan::KvType;
 
-use crate::{AdapterFile, Error};
+use crate::{AdapterFile, Error, adapters};
 
 /// Options of [`crate::Model::open`]. The default takes everything from the machine and the model.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +32,7 @@ impl Options {
     /// # Errors
     /// A file that holds no model that llamay runs.
     pub fn for_draft(&self, draft: &Gguf) -> Result<Options, Error> {
+        adapters::refuse(draft)?;
         let plan = llamay_model::load_with(draft, PlanOptions::default())?.plan;
         let context = self.context.map(|n| n.min(plan.n_ctx_train as usize).max(1));
         Ok(Options { context, adapters: Vec::new(), reserved: 0, ..self.clone() })

@@ -54,7 +54,9 @@ impl DraftOptions {
             return Err(Error::Unfit(format!("a draft of {max} tokens is not between 1 and {MAX_DRAFT}")));
         }
         if !(0.0..=1.0).contains(&min_p) {
-            return Err(Error::Unfit(format!("a draft's least probability of {min_p} is not between 0 and 1")));
+            return Err(Error::Unfit(format!(
+                "a draft's least probability of {min_p} is not between 0 and 1"
+            )));
         }
         Ok(())
     }

@@ -90,8 +90,7 @@ mod tests {
     fn is_real(text: &[u32], guesses: &[u32]) -> bool {
         let last = &text[text.len() - SHORTEST..];
         let whole = [text, guesses].concat();
-        (SHORTEST..text.len())
-            .any(|at| &whole[at - SHORTEST..at] == last && whole[at..].starts_with(guesses))
+        (SHORTEST..text.len()).any(|at| &whole[at - SHORTEST..at] == last && whole[at..].starts_with(guesses))
     }
 
     fn started(context: usize) -> Lookup {
@@ -126,7 +125,7 @@ mod tests {
     #[test]
     fn the_last_of_the_longest_matches_is_continued() {
         let mut lookup = started(100);
-        assert_eq!(lookup.guess(&[1, 2, 3, 4, 5, 6, 9, 2, 3, 7], 2, 3), []);
+        assert_eq!(lookup.guess(&[1, 2, 3, 4, 5, 6, 9, 2, 3, 7], 2, 3), Vec::<u32>::new());
         assert_eq!(lookup.guess(&[1, 2, 3, 4, 5, 6, 9, 2, 3, 7, 2], 3, 3), [7, 2, 3]);
         let mut lookup = started(100);
         let text = [1, 2, 3, 4, 5, 6, 9, 3, 4, 8, 0, 1, 2, 3];
