@@ -168,10 +168,12 @@ impl Session {
     /// A second session with the same tokens, sharing the cache of the prefix: nothing is copied until one of them
     /// writes into a shared page.
     pub fn fork(&self) -> Session {
+        // The lock has to be free again for a draft model that is the same one.
+        let cache = self.cache.share(&mut self.model.state().pages);
         Session {
             model: self.model.clone(),
             tokens: self.tokens.clone(),
-            cache: self.cache.share(&mut self.model.state().pages),
+            cache,
             logits: self.logits.clone(),
             speculator: self.speculator.as_ref().map(Speculator::fork),
         }
