@@ -157,6 +157,12 @@ pub(crate) fn open(
     let start = Instant::now();
     let gguf = Gguf::open(path)?;
     check(&gguf)?;
+    let model = load("", gguf, options)?;
+    Ok(Opened { model, load_time: start.elapsed() })
+}
+
+/// Loads a model with a progress bar, and tells on standard error where it runs and what is odd about it, behind a label.
+pub(crate) fn load(label: &str, gguf: Gguf, options: &Options) -> Result<Model, CliError> {
     let bar = output::bar(0, "loading [{bar:40}] {bytes}/{total_bytes}");
     let progress = |done, total| {
         bar.set_length(total);
@@ -165,11 +171,10 @@ pub(crate) fn open(
     let model = Model::from_gguf(gguf, options, &progress);
     bar.finish_and_clear();
     let model = model?;
-    let load_time = start.elapsed();
-    output::note(model.placement());
+    output::note(&format!("{label}{}", model.placement()));
     model.adapters().iter().for_each(|adapter| output::note(&adapter.to_string()));
-    model.warnings().iter().for_each(|warning| output::note(&format!("warning: {warning}")));
-    Ok(Opened { model, load_time })
+    model.warnings().iter().for_each(|warning| output::note(&format!("warning: {label}{warning}")));
+    Ok(model)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What ends a command early, and the exit code it gives.
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use llamay_engine::Error;
@@ -24,6 +25,14 @@ impl CliError {
         match self {
             CliError::Failure(message) | CliError::Usage(message) => Some(message),
             CliError::BrokenPipe | CliError::Interrupted => None,
+        }
+    }
+
+    /// The same failure, told of a file.
+    pub(crate) fn about(self, path: &Path) -> CliError {
+        match self {
+            CliError::Failure(message) => CliError::Failure(format!("{}: {message}", path.display())),
+            other => other,
         }
     }
 

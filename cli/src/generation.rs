@@ -130,6 +130,12 @@ pub(crate) fn stats_json(load: Duration, stats: &Stats) -> Value {
         "tokens": stats.tokens,
         "token_s": stats.token_time.as_secs_f64(),
         "tokens_per_s": stats.token_rate(),
+        "drafts": stats.drafts.map(|drafts| json!({
+            "drafts": drafts.drafts,
+            "guessed_tokens": drafts.guessed,
+            "accepted_tokens": drafts.accepted,
+            "accepted_per_draft": drafts.mean_accepted(),
+        })),
     })
 }
 
@@ -152,7 +158,18 @@ pub(crate) fn stats_text(load: Duration, stats: &Stats) -> String {
             format!("{:.1} tokens/s", stats.token_rate()),
         ],
     ];
-    output::table(&rows, &[1, 2, 3]).trim_end().to_owned()
+    let table = output::table(&rows, &[1, 2, 3]);
+    let table = table.trim_end();
+    match &stats.drafts {
+        None => table.to_owned(),
+        Some(drafts) => format!(
+            "{table}\n{} drafts: {} of {} guessed tokens accepted, {:.2} a draft",
+            drafts.drafts,
+            drafts.accepted,
+            drafts.guessed,
+            drafts.mean_accepted()
+        ),
+    }
 }
 
 #[cfg(test)]

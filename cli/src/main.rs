@@ -17,6 +17,7 @@ mod quantize;
 mod run;
 #[cfg(unix)]
 mod sigill;
+mod speculation;
 mod tokenize;
 mod verify;
 mod version;

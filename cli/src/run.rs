@@ -10,7 +10,7 @@ use std::time::Duration;
 use llamay_engine::lora::is_adapter;
 use llamay_engine::tokenizer::EncodeOptions;
 use llamay_engine::tokenizer::template::ChatTemplate;
-use llamay_engine::{Cancel, Chat, Error, Finish, GenerateOptions, Generation, Model};
+use llamay_engine::{Cancel, Chat, Error, Finish, GenerateOptions, Generation, Model, Speculator};
 use serde_json::json;
 
 use crate::args::{self, Opened, RunOptions};
@@ -18,6 +18,7 @@ use crate::chat::{self, Conversation};
 use crate::error::CliError;
 use crate::generation::{self, GenerationArgs};
 use crate::output;
+use crate::speculation::SpeculationArgs;
 
 const AFTER_HELP: &str = "\
 Without PROMPT, standard input is the prompt; on a terminal a chat begins. With both, what is piped in is added to
@@ -56,13 +57,18 @@ pub(crate) struct Args {
     #[command(flatten)]
     generation: GenerationArgs,
     #[command(flatten)]
+    speculation: SpeculationArgs,
+    #[command(flatten)]
     run: RunOptions,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let options = args.generation.options()?;
     let prompt = if args.interactive { None } else { prompt(args)? };
-    let opened = args::open(&args.model, &args.run.options()?, |gguf| {
+    let mut model_options = args.run.options()?;
+    let draft = args.speculation.draft(&mut model_options)?;
+    let opened = args::open(&args.model, &model_options, |gguf| {
+        draft.as_ref().map_or(Ok(()), |draft| draft.check(gguf))?;
         // An adapter has no template either; the engine says that it is no model.
         if args.raw || is_adapter(gguf) {
             return Ok(());
@@ -72,10 +78,11 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
         ChatTemplate::new(source.ok_or(Error::NoTemplate)?, "", "").map_err(Error::from)?;
         Ok(())
     })?;
+    let speculator = args.speculation.speculator(draft, &opened.model)?;
     match prompt {
-        Some(prompt) => one_shot(args, &options, &opened, &prompt),
+        Some(prompt) => one_shot(args, &options, &opened, speculator, &prompt),
         None => {
-            let chat = begin_chat(args, &opened.model)?;
+            let chat = begin_chat(args, &opened.model, speculator)?;
             let conversation = Conversation::new(chat, options, opened.load_time, args.stats);
             chat::interact(conversation, args.prompt.as_deref())
         }
@@ -133,8 +140,9 @@ fn is_pipe_or_file() -> bool {
     false
 }
 
-fn begin_chat(args: &Args, model: &Model) -> Result<Chat, CliError> {
+fn begin_chat(args: &Args, model: &Model, speculator: Option<Speculator>) -> Result<Chat, CliError> {
     let mut chat = Chat::new(model)?;
+    chat.set_speculator(speculator);
     if let Some(system) = &args.system {
         chat.set_system(Some(system))?;
     }
@@ -174,7 +182,13 @@ impl<'a> Printer<'a> {
 }
 
 /// One answer or completion.
-fn one_shot(args: &Args, options: &GenerateOptions, opened: &Opened, prompt: &str) -> Result<(), CliError> {
+fn one_shot(
+    args: &Args,
+    options: &GenerateOptions,
+    opened: &Opened,
+    speculator: Option<Speculator>,
+    prompt: &str,
+) -> Result<(), CliError> {
     let Opened { model, load_time } = opened;
     let mut options = options.clone();
     let seed = *options.sampling.seed.get_or_insert_with(arbitrary_seed);
@@ -189,9 +203,11 @@ fn one_shot(args: &Args, options: &GenerateOptions, opened: &Opened, prompt: &st
     let (generation, dropped) = if args.raw {
         let encode = EncodeOptions { add_special: true, parse_special: true };
         let tokens = model.tokenizer().encode(prompt, encode);
-        (model.session().generate(&tokens, &options, &cancel, &mut show)?, 0)
+        let mut session = model.session();
+        session.set_speculator(speculator);
+        (session.generate(&tokens, &options, &cancel, &mut show)?, 0)
     } else {
-        let mut chat = begin_chat(args, model)?;
+        let mut chat = begin_chat(args, model, speculator)?;
         if prompt.is_empty() {
             return Err(Error::EmptyPrompt.into());
         }

@@ -3,7 +3,7 @@
 use llamay_tokenizer::EncodeOptions;
 use llamay_tokenizer::template::{ChatTemplate, Message, RenderOptions};
 
-use crate::{Cancel, Error, Finish, GenerateOptions, Generation, Model, Session};
+use crate::{Cancel, Error, Finish, GenerateOptions, Generation, Model, Session, Speculator};
 
 /// A chat with a model. What the session has seen already is not computed again.
 pub struct Chat {
@@ -47,6 +47,11 @@ impl Chat {
     /// The session.
     pub fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// Lets answers guess tokens ahead; see [`Session::set_speculator`].
+    pub fn set_speculator(&mut self, speculator: Option<Speculator>) {
+        self.session.set_speculator(speculator);
     }
 
     /// Sets the system message, or with `None` removes it.

@@ -28,6 +28,18 @@ pub enum Error {
     /// The chat template cannot be used.
     #[error(transparent)]
     Template(#[from] llamay_tokenizer::template::TemplateError),
+    /// A draft model has other tokens than the model.
+    #[error(
+        "the draft model has another vocabulary: its token {token} is {draft:?}, and the model's is {model:?}"
+    )]
+    DraftVocabulary {
+        /// The first token that differs.
+        token: usize,
+        /// Its text in the draft model.
+        draft: String,
+        /// Its text in the model.
+        model: String,
+    },
     /// No device runs a step.
     #[error(transparent)]
     Placement(#[from] Unplaced),
@@ -64,9 +76,10 @@ pub enum Error {
     EmptyPrompt,
     /// Weights and cache need more memory than there is.
     #[error(
-        "the model needs {} MiB ({} MiB weights, {} MiB cache for {context} positions), and {} MiB are free; use a \
+        "the model needs {} MiB ({} MiB weights, {} MiB cache for {context} positions), {}and {} MiB are free; use a \
          smaller context (-c) or model{}",
-        weights.saturating_add(*cache) >> 20, weights >> 20, cache >> 20, free >> 20, or_stream(*cache, *free)
+        weights.saturating_add(*cache) >> 20, weights >> 20, cache >> 20, beside(*reserved), free >> 20,
+        or_stream(cache.saturating_add(*reserved), *free)
     )]
     Memory {
         /// Bytes of the weights in memory.
@@ -75,6 +88,8 @@ pub enum Error {
         cache: u64,
         /// Positions of that session.
         context: usize,
+        /// Bytes of [`crate::Options::reserved`].
+        reserved: u64,
         /// Bytes that the system can give.
         free: u64,
     },
@@ -104,6 +119,11 @@ pub enum Error {
 /// What else helps where the cache alone would fit.
 fn or_stream(cache: u64, free: u64) -> &'static str {
     if cache < free { ", or --no-repack, which reads weights from the file as they are used" } else { "" }
+}
+
+/// What else needs memory, in a sentence.
+fn beside(reserved: u64) -> String {
+    if reserved == 0 { String::new() } else { format!("a draft model beside it {} MiB, ", reserved >> 20) }
 }
 
 impl Error {

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::sampling::{Sampler, SamplingParams};
-use crate::{Cancel, Error, Logits, Session};
+use crate::speculate::Ahead;
+use crate::{Cancel, DraftStats, Error, Logits, Session};
 
 /// What a generation is asked for.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +60,8 @@ pub struct Stats {
     pub tokens: usize,
     /// Time for all of them but the first, which the prompt's time holds.
     pub token_time: Duration,
+    /// What became of guesses; `None` for a session without a [speculator](Session::set_speculator).
+    pub drafts: Option<DraftStats>,
 }
 
 impl Stats {
@@ -150,6 +153,7 @@ impl Session {
             }
         };
         let mut first = None;
+        let mut ahead = Ahead::new(self);
         let finish = loop {
             if cancel.is_cancelled() || fed < prompt.len() {
                 break Finish::Cancelled;
@@ -157,7 +161,7 @@ impl Session {
             if options.max_tokens.is_some_and(|max| tokens.len() >= max) {
                 break Finish::Length;
             }
-            let token = sampler.sample(self.last_logits())?;
+            let token = sampler.sample(ahead.logits())?;
             sampler.accept(token);
             tokens.push(token);
             first.get_or_insert_with(Instant::now);
@@ -169,14 +173,18 @@ impl Session {
             if let Some(stop) = stop {
                 break Finish::Stop(stop);
             }
-            if options.max_tokens.is_some_and(|max| tokens.len() >= max) {
+            let left = options.max_tokens.unwrap_or(usize::MAX).saturating_sub(tokens.len());
+            if left == 0 {
                 break Finish::Length;
             }
-            if self.len() >= model.context() {
+            if ahead.len() >= model.context() {
                 break Finish::ContextFull;
             }
-            self.feed(&[token])?;
+            // The last token is drawn behind the last guess.
+            ahead.push(token, &sampler, left - 1, cancel)?;
         };
+        stats.drafts = ahead.stats();
+        drop(ahead);
         if !matches!(finish, Finish::Stop(_)) {
             let (part, _) = filter.push(&stream.flush());
             show(part, &mut text);

@@ -29,6 +29,7 @@ pub mod quantize;
 pub mod sampling;
 mod session;
 mod source;
+mod speculate;
 pub mod verify;
 
 pub use adapters::{AdapterFile, AdapterInfo, AdapterSource};
@@ -47,3 +48,4 @@ pub use model::{DEFAULT_BATCH, Memory, Model};
 pub use options::{MAX_THREADS, Options};
 pub use perplexity::Perplexity;
 pub use session::{Feed, Logits, Session};
+pub use speculate::{DraftOptions, DraftStats, MAX_DRAFT, Speculator};

@@ -182,6 +182,17 @@ impl Model {
         Ok(Model { inner: Arc::new(inner) })
     }
 
+    /// Bytes that have to be free to open the file with these options: for the weights, and for a session if the options
+    /// say of how many positions. Loads none of the weights.
+    ///
+    /// # Errors
+    /// A file that holds no model that llamay runs.
+    pub fn needs(gguf: &Gguf, options: &Options) -> Result<u64, Error> {
+        let plan = llamay_model::load_with(gguf, PlanOptions { n_ctx: options.context })?.plan;
+        let (weights, cache, _) = needs(&plan, options);
+        Ok(weights.saturating_add(cache))
+    }
+
     /// A new, empty session.
     pub fn session(&self) -> Session {
         Session::new(self)
@@ -285,16 +296,21 @@ fn warnings(plan: &Plan, unused: &[String], options: &Options) -> Vec<String> {
     warnings
 }
 
-/// An error if the weights and a session that the user asked for cannot fit.
+/// Bytes of the weights and of a session that the user asked for, and its positions.
 ///
 /// Without a wish the cache grows as it is used, so only the weights and one page count.
+fn needs(plan: &Plan, options: &Options) -> (u64, u64, usize) {
+    let context = options.context.unwrap_or(llamay_plan::KV_PAGE);
+    (weight_bytes(plan, options), plan.kv_bytes(options.kv, context, batch(options)), context)
+}
+
+/// An error if the weights and a session cannot fit, beside what is reserved.
 fn check_memory(plan: &Plan, options: &Options, free: Option<u64>) -> Result<(), Error> {
     let Some(free) = free else { return Ok(()) };
-    let context = options.context.unwrap_or(llamay_plan::KV_PAGE);
-    let weights = weight_bytes(plan, options);
-    let cache = plan.kv_bytes(options.kv, context, batch(options));
-    if weights.saturating_add(cache) > free {
-        return Err(Error::Memory { weights, cache, context, free });
+    let (weights, cache, context) = needs(plan, options);
+    let reserved = options.reserved;
+    if weights.saturating_add(cache).saturating_add(reserved) > free {
+        return Err(Error::Memory { weights, cache, context, reserved, free });
     }
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! How a model is opened.
 
 use llamay_cpu::Isa;
+use llamay_gguf::Gguf;
+use llamay_model::PlanOptions;
 use llamay_plan::KvType;
 
-use crate::{AdapterFile, Error};
+use crate::{AdapterFile, Error, adapters};
 
 /// Options of [`crate::Model::open`]. The default takes everything from the machine and the model.
 #[derive(Clone, Debug, Default)]
@@ -23,9 +25,22 @@ pub struct Options {
     pub no_repack: bool,
     /// LoRA adapters, applied in this order.
     pub adapters: Vec<AdapterFile>,
+    /// Bytes of memory that have to be left, as for a draft model that is opened next; see [`crate::Model::needs`].
+    pub reserved: u64,
 }
 
 impl Options {
+    /// The same for the draft model in a file: without adapters, and with a context no longer than it was trained for.
+    ///
+    /// # Errors
+    /// A file that holds no model that llamay runs.
+    pub fn for_draft(&self, draft: &Gguf) -> Result<Options, Error> {
+        adapters::refuse(draft)?;
+        let plan = llamay_model::load_with(draft, PlanOptions::default())?.plan;
+        let context = self.context.map(|n| n.min(plan.n_ctx_train as usize).max(1));
+        Ok(Options { context, adapters: Vec::new(), reserved: 0, ..self.clone() })
+    }
+
     /// The options that the environment asks for: `LLAMAY_BACKEND=portable`, `LLAMAY_ISA`, `LLAMAY_THREADS`,
     /// `LLAMAY_NO_REPACK`, `LLAMAY_GPU`.
     ///

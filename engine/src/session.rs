@@ -4,6 +4,7 @@ use llamay_plan::{Batch, BatchToken, ExecError};
 
 use crate::cache::SessionCache;
 use crate::model::State;
+use crate::speculate::Speculator;
 use crate::{Cancel, Error, Model};
 
 /// Which tokens of a [`Feed`] give logits.
@@ -29,8 +30,9 @@ pub struct Session {
     tokens: Vec<u32>,
     /// Holds the first tokens: all of them, but for what is to be computed again.
     cache: SessionCache,
-    /// Rows of the last forward call that asked for logits.
+    /// Rows of the last tokens: what is left of those that the last forward call was asked for.
     logits: Vec<f32>,
+    speculator: Option<Speculator>,
 }
 
 /// New tokens for one session, within a batch of many.
@@ -46,7 +48,7 @@ pub struct Feed<'a> {
 impl Session {
     pub(crate) fn new(model: &Model) -> Session {
         let cache = SessionCache::new(model.inner.n_kv_groups);
-        Session { model: model.clone(), tokens: Vec::new(), cache, logits: Vec::new() }
+        Session { model: model.clone(), tokens: Vec::new(), cache, logits: Vec::new(), speculator: None }
     }
 
     /// The model.
@@ -149,7 +151,7 @@ impl Session {
         Ok(done)
     }
 
-    /// Forgets all tokens from position `n` on, and the logits.
+    /// Forgets all tokens from position `n` on, and their logits.
     ///
     /// If layers with a window have left behind what the next token will see, the cache is given back, and the next feed
     /// computes the kept tokens again.
@@ -157,20 +159,44 @@ impl Session {
         if n >= self.len() {
             return;
         }
+        let taken = (self.len() - n).saturating_mul(self.model.n_vocab());
+        self.logits.truncate(self.logits.len().saturating_sub(taken));
         self.tokens.truncate(n);
-        self.logits.clear();
         self.cache.truncate(n, &mut self.model.state().pages);
     }
 
     /// A second session with the same tokens, sharing the cache of the prefix: nothing is copied until one of them
     /// writes into a shared page.
     pub fn fork(&self) -> Session {
+        // The lock has to be free again for a draft model that is the same one.
+        let cache = self.cache.share(&mut self.model.state().pages);
         Session {
             model: self.model.clone(),
             tokens: self.tokens.clone(),
-            cache: self.cache.share(&mut self.model.state().pages),
+            cache,
             logits: self.logits.clone(),
+            speculator: self.speculator.as_ref().map(Speculator::fork),
         }
+    }
+
+    /// Lets [`Session::generate`] guess tokens ahead, or with `None` no more. What is generated stays the same.
+    ///
+    /// ```no_run
+    /// # use llamay_engine::{Cancel, DraftOptions, GenerateOptions, Model, Options, Speculator};
+    /// # let model = Model::open("model.gguf", &Options::default(), &|_, _| {})?;
+    /// let mut session = model.session();
+    /// session.set_speculator(Some(Speculator::lookup(&DraftOptions::default())?));
+    /// let done = session.generate(&[1, 2, 3], &GenerateOptions::default(), &Cancel::new(), &mut |_| {})?;
+    /// eprintln!("{:?}", done.stats.drafts);
+    /// # Ok::<(), llamay_engine::Error>(())
+    /// ```
+    pub fn set_speculator(&mut self, speculator: Option<Speculator>) {
+        self.speculator = speculator;
+    }
+
+    /// The tokens, and who guesses the next ones.
+    pub(crate) fn parts(&mut self) -> (&[u32], Option<&mut Speculator>) {
+        (&self.tokens, self.speculator.as_mut())
     }
 
     /// An error if the tokens cannot be appended.

@@ -9,17 +9,20 @@ use common::{bits, real_model, with, with_no_repack};
 use llamay_engine::sampling::SamplingParams;
 use llamay_engine::tokenizer::EncodeOptions;
 use llamay_engine::verify::{Mode, logits};
-use llamay_engine::{Cancel, Chat, GenerateOptions, Isa, Model};
+use llamay_engine::{Cancel, Chat, DraftOptions, GenerateOptions, Isa, Model, Speculator};
 
 const SMOLLM2: &str = "smollm2-135m-instruct-q4_1.gguf";
 const GEMMA3: &str = "gemma-3-270m-q4_k_m.gguf";
 /// Half a gigabyte of matrices in four block formats, which is tested where somebody has fetched it.
 const QWEN2: &str = "qwen2.5-coder-0.5b-instruct.gguf";
+/// Tested where somebody has fetched it, too.
+const QWEN2_LARGE: &str = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf";
 
 /// The model's path, or `None` with a line that says it is skipped.
 fn path(name: &str) -> Option<PathBuf> {
     let path = real_model(name);
-    let required = name != QWEN2 && std::env::var_os("LLAMAY_REQUIRE_MODELS").is_some();
+    let optional = [QWEN2, QWEN2_LARGE].contains(&name);
+    let required = !optional && std::env::var_os("LLAMAY_REQUIRE_MODELS").is_some();
     assert!(path.is_some() || !required, "{name} is not in the cache folder");
     path
 }
@@ -98,6 +101,47 @@ fn every_kernel_set_gives_the_same_bits_on_real_models() {
         let streamed = streamed.expect("a model that runs");
         for mode in [Mode::Whole, Mode::Decode] {
             assert!(bits(&logits(&streamed, &prompt, mode).unwrap()) == a, "{name}, not repacked, {mode:?}");
+        }
+    }
+}
+
+#[test]
+fn speculation_changes_no_token_of_real_models() {
+    let code = "fn sum(a: &[i32]) -> i32 {\n    let mut sum = 0;\n    for x in a {\n        sum += x;\n    }\n    sum\n}\n\n\
+                // The same for products of f64.\nfn product(";
+    let list = "red, green, blue, red, green, blue, red, green";
+    for (name, draft, prompt) in [
+        (SMOLLM2, None, list),
+        (SMOLLM2, Some(SMOLLM2), code),
+        (GEMMA3, None, list),
+        (QWEN2, None, code),
+        (QWEN2_LARGE, Some(QWEN2), code),
+    ] {
+        let Some(model) = open(name, Isa::best(None), 2) else { continue };
+        let draft = match draft.map(|name| open(name, Isa::best(None), 2)) {
+            None => None,
+            Some(Some(draft)) => Some(draft),
+            Some(None) => continue,
+        };
+        let prompt =
+            model.tokenizer().encode(prompt, EncodeOptions { add_special: true, parse_special: true });
+        let sampled = SamplingParams { seed: Some(3), ..SamplingParams::default() };
+        for sampling in [greedy(0).sampling, sampled] {
+            let options = GenerateOptions { sampling, ..greedy(48) };
+            let generate = |speculator| {
+                let mut session = model.session();
+                session.set_speculator(speculator);
+                session.generate(&prompt, &options, &Cancel::new(), &mut |_| {}).unwrap()
+            };
+            let guesses = DraftOptions::default();
+            let speculator = match &draft {
+                Some(draft) => Speculator::draft(draft, &model, &guesses),
+                None => Speculator::lookup(&guesses),
+            };
+            let (plain, guessed) = (generate(None), generate(Some(speculator.unwrap())));
+            assert_eq!((guessed.tokens, guessed.finish), (plain.tokens, plain.finish), "{name}");
+            let drafts = guessed.stats.drafts.expect("a speculator");
+            assert!(drafts.accepted > 0, "{name}: {drafts:?}");
         }
     }
 }

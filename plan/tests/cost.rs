@@ -169,7 +169,7 @@ fn elementwise_steps_move_their_slots() {
         assert_eq!(cost_of(&plan, &op, 3, &tokens, &[]), wanted, "{op:?}");
     }
     let select = cost_of(&plan, &Op::Select { slots: vec![x, y] }, 3, &tokens, &[]);
-    assert_eq!((select.activation_bytes, select.macs()), (2 * 4 * 16, 0), "two of three want logits");
+    assert_eq!((select.activation_bytes, select.macs()), (2 * 2 * 4 * 16, 0), "two of three want logits");
 }
 
 #[test]
