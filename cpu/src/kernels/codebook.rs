@@ -126,6 +126,7 @@ unsafe fn expand_stretch<S: Simd, K: CodeBook>(s: S, args: &MatArgs<'_>, stretch
 /// # Safety
 /// The stretch and the columns lie within `args`, and `expanded` holds the stretch's blocks.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)]
 unsafe fn stretch_product<S: Simd, K: CodeBook, const C: usize>(
     s: S,
     args: &MatArgs<'_>,
@@ -137,27 +138,30 @@ unsafe fn stretch_product<S: Simd, K: CodeBook, const C: usize>(
     // SAFETY: passed on to the caller.
     unsafe {
         let scales = args.weights.group(stretch.group).cast::<u16>();
-        let x: [*const u8; C] = std::array::from_fn(|c| args.record(stretch.panel + col + c));
+        let mut x = [std::ptr::null(); C];
         let mut acc = [s.f_splat(0.0); C];
-        for (c, acc) in acc.iter_mut().enumerate() {
-            *acc = (*sums.add(col + c))[stretch.span];
+        for c in 0..C {
+            x[c] = args.record(stretch.panel + col + c);
+            acc[c] = (*sums.add(col + c))[stretch.span];
         }
         for i in 0..stretch.n {
             let b = stretch.first + i;
             let block = expanded.add(i * const { expanded_bytes::<S, K>() });
             advance::<S, K, C>(s, scales.add(b * S::LANES), block, &x, args.layout, b, &mut acc);
         }
-        for (c, acc) in acc.into_iter().enumerate() {
-            (*sums.add(col + c))[stretch.span] = acc;
+        for c in 0..C {
+            (*sums.add(col + c))[stretch.span] = acc[c];
         }
     }
 }
 
-/// Expands a packed block: vectors of factor pairs, then for each 32 weights eight vectors of bytes.
+/// Expands a packed block: vectors of factor pairs, then for each 32 weights eight vectors of bytes. Plain loops, since
+/// an iterator's closure that is not inlined would lose the target features.
 ///
 /// # Safety
 /// The packed block is whole, and `to` has room for its factors and weights.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)]
 unsafe fn expand<S: Simd, K: CodeBook>(s: S, block: *const u8, to: *mut u8) {
     const { assert!(K::BOOK.len() == 256 << K::UPPER_BITS, "every number is an entry's") };
     let vector = 4 * S::LANES;
@@ -169,14 +173,15 @@ unsafe fn expand<S: Simd, K: CodeBook>(s: S, block: *const u8, to: *mut u8) {
         let mut next = upper_words.add(K::ENTRIES * K::UPPER_BITS as usize * vector);
         let mut upper = s.i_splat(0);
         for half in 0..4 {
-            for (i, factors) in factors.iter_mut().enumerate().take(K::FACTOR_WORDS) {
+            for i in 0..K::FACTOR_WORDS {
                 // 2 * f + 1 in each 16 bits.
-                let pair = s.i_shl::<1>(s.i_and(*factors, s.i_splat(0x000f_000f)));
+                let pair = s.i_shl::<1>(s.i_and(factors[i], s.i_splat(0x000f_000f)));
                 let pair = s.i_or(pair, s.i_splat(0x0001_0001));
                 s.i_store(to.add((half * K::FACTOR_WORDS + i) * vector), pair);
-                *factors = s.i_shr::<4>(*factors);
+                factors[i] = s.i_shr::<4>(factors[i]);
             }
-            for sub in [2 * half, 2 * half + 1] {
+            for odd in 0..2 {
+                let sub = 2 * half + odd;
                 let mut codes = [s.i_splat(0); 4];
                 for entry in 0..K::ENTRIES {
                     let bit = (K::ENTRIES * sub + entry) * K::UPPER_BITS as usize;
@@ -189,9 +194,9 @@ unsafe fn expand<S: Simd, K: CodeBook>(s: S, block: *const u8, to: *mut u8) {
                     };
                     let numbers = entry_numbers(s, s.i_load(next), upper, K::UPPER_BITS);
                     next = next.add(vector);
-                    for (code, number) in codes.iter_mut().zip(numbers) {
-                        let found = s.gather(K::BOOK, number);
-                        *code = if entry == 0 { found } else { s.i_or(*code, s.i_shl::<4>(found)) };
+                    for g in 0..4 {
+                        let found = s.gather(K::BOOK, numbers[g]);
+                        codes[g] = if entry == 0 { found } else { s.i_or(codes[g], s.i_shl::<4>(found)) };
                     }
                 }
                 if K::SIGNS {
@@ -204,10 +209,11 @@ unsafe fn expand<S: Simd, K: CodeBook>(s: S, block: *const u8, to: *mut u8) {
                     codes[3] = s.i_or(codes[3], s.i_and(signs, top));
                 }
                 let nibble = s.i_splat(0x0f0f_0f0f);
-                for (g, code) in codes.into_iter().enumerate() {
+                for g in 0..4 {
                     let to = weights.add((8 * sub + 2 * g) * vector);
-                    s.i_store(to, s.lookup(&K::WEIGHTS, s.i_and(code, nibble)));
-                    s.i_store(to.add(vector), s.lookup(&K::WEIGHTS, s.i_and(s.i_shr::<4>(code), nibble)));
+                    let (low, high) = (s.i_and(codes[g], nibble), s.i_and(s.i_shr::<4>(codes[g]), nibble));
+                    s.i_store(to, s.lookup(&K::WEIGHTS, low));
+                    s.i_store(to.add(vector), s.lookup(&K::WEIGHTS, high));
                 }
             }
         }

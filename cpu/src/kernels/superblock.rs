@@ -179,7 +179,7 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
                     }
                 }
             } else if K::RUN == 256 {
-                for sub in [2 * half, 2 * half + 1] {
+                for sub in 2 * half..2 * half + 2 {
                     let q = unpack32::<S>(s, K::BITS, weights.add(sub * sub_bytes));
                     for c in 0..C {
                         let a = x[c].add(256 * b + 32 * sub).cast();
@@ -209,7 +209,7 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
                     msum[c] = s.madd_pairs(msum[c], of_sums, s.i_splat(four(sums)));
                 }
             } else {
-                for sub in [2 * half, 2 * half + 1] {
+                for sub in 2 * half..2 * half + 2 {
                     let factors = load_factors::<S, K>(s, block, sub);
                     let of_sums = if K::MIN { load_factors::<S, K>(s, block, 8 + sub) } else { factors };
                     let (first, second) = (s.scale_low(factors), s.scale_high(factors));

@@ -39,12 +39,15 @@ pub(crate) fn for_dot<S: Simd>(s: S, max: i32, mut q: [S::I; 8]) -> ([S::I; 8], 
 /// `words32(bits) * 4 * LANES` bytes are readable at `p`.
 #[inline(always)]
 pub(crate) unsafe fn unpack32<S: Simd>(s: S, bits: u32, p: *const u8) -> [S::I; 8] {
-    let word = |w: usize| {
-        // SAFETY: `w` is below `words32(bits)`.
-        unsafe { s.i_load(p.add(w * 4 * S::LANES)) }
-    };
+    // A macro, since a closure that is not inlined loses the target features.
+    macro_rules! word {
+        ($w:expr) => {
+            // SAFETY: the number is below `words32(bits)`.
+            unsafe { s.i_load(p.add($w * 4 * S::LANES)) }
+        };
+    }
     if bits == BITS_8 {
-        return std::array::from_fn(word);
+        return [word!(0), word!(1), word!(2), word!(3), word!(4), word!(5), word!(6), word!(7)];
     }
     if bits == BITS_2 || bits == BITS_3 {
         let m = s.i_splat(0x0303_0303);
@@ -57,12 +60,12 @@ pub(crate) unsafe fn unpack32<S: Simd>(s: S, bits: u32, p: *const u8) -> [S::I; 
             ]
         };
         let first = words32(bits) - 2;
-        let ([a, b, c, d], [e, f, g, h]) = (pairs(word(first)), pairs(word(first + 1)));
+        let ([a, b, c, d], [e, f, g, h]) = (pairs(word!(first)), pairs(word!(first + 1)));
         let q = [a, b, c, d, e, f, g, h];
         if bits == BITS_2 {
             return q;
         }
-        let (h, m) = (word(0), s.i_splat(0x0404_0404));
+        let (h, m) = (word!(0), s.i_splat(0x0404_0404));
         let or = |q, v| s.i_or(q, s.i_and(v, m));
         return [
             or(q[0], s.i_shl::<2>(h)),
@@ -77,7 +80,7 @@ pub(crate) unsafe fn unpack32<S: Simd>(s: S, bits: u32, p: *const u8) -> [S::I; 
     }
     let extra = words32(bits) - 4;
     let low = s.i_splat(0x0f0f_0f0f);
-    let n: [S::I; 4] = std::array::from_fn(|j| word(extra + j));
+    let n = [word!(extra), word!(extra + 1), word!(extra + 2), word!(extra + 3)];
     let hi = |v| s.i_and(s.i_shr::<4>(v), low);
     let q = [
         s.i_and(n[0], low),
@@ -91,7 +94,7 @@ pub(crate) unsafe fn unpack32<S: Simd>(s: S, bits: u32, p: *const u8) -> [S::I; 
     ];
     match bits {
         BITS_5 => {
-            let (h, m) = (word(0), s.i_splat(0x1010_1010));
+            let (h, m) = (word!(0), s.i_splat(0x1010_1010));
             let or = |q, v| s.i_or(q, s.i_and(v, m));
             [
                 or(q[0], s.i_shl::<4>(h)),
@@ -105,7 +108,7 @@ pub(crate) unsafe fn unpack32<S: Simd>(s: S, bits: u32, p: *const u8) -> [S::I; 
             ]
         }
         BITS_6 => {
-            let (h, g, m) = (word(0), word(1), s.i_splat(0x3030_3030));
+            let (h, g, m) = (word!(0), word!(1), s.i_splat(0x3030_3030));
             let or = |q, v| s.i_or(q, s.i_and(v, m));
             [
                 or(q[0], s.i_shl::<4>(h)),
