@@ -11,7 +11,7 @@ mod placement;
 mod plan;
 
 pub use backend::{Backend, ExecError, Executor, LoadOptions, Progress, Refusal, StepChange, WeightSource};
-pub use batch::{Batch, BatchToken, KV_PAGE, KvType, PageId, Run};
+pub use batch::{Batch, BatchToken, KV_BLOCK, KV_PAGE, KvType, PageId, Run};
 pub use kv::{KV_ROLLBACK, KvGroup, KvLayer, NO_PAGE};
 pub use llamay_formats::Format;
 pub use op::{

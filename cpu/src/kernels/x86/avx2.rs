@@ -105,6 +105,43 @@ impl Simd for Avx2 {
     unsafe fn f_store(self, p: *mut f32, x: __m256) {
         op!(_mm256_storeu_ps(p, x))
     }
+    #[inline(always)]
+    fn f_select_lt(self, a: __m256, b: __m256, x: __m256, y: __m256) -> __m256 {
+        op!(_mm256_blendv_ps(y, x, _mm256_cmp_ps::<_CMP_LT_OQ>(a, b)))
+    }
+    #[inline(always)]
+    fn f_max(self, a: __m256, b: __m256) -> __m256 {
+        op!(_mm256_max_ps(a, b))
+    }
+    #[inline(always)]
+    fn f_max_of_lanes(self, a: __m256) -> f32 {
+        op!({
+            let m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+            let m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+            _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)))
+        })
+    }
+    #[inline(always)]
+    fn f_add_exponent(self, y: __m256, n: __m256) -> __m256 {
+        op!({
+            let n = _mm256_slli_epi32::<23>(_mm256_castps_si256(n));
+            _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(y), n))
+        })
+    }
+    #[inline(always)]
+    unsafe fn strided_sum(self, p: *const f32, n: usize) -> f32 {
+        op!({
+            let mut sum = _mm256_setzero_ps();
+            for at in (0..n).step_by(8) {
+                sum = _mm256_add_ps(sum, _mm256_loadu_ps(p.add(at)));
+            }
+            // Neighbours are added, then pairs of neighbours: the tree.
+            let sum = _mm256_hadd_ps(sum, sum);
+            let sum = _mm256_hadd_ps(sum, sum);
+            let high = _mm256_extractf128_ps::<1>(sum);
+            _mm_cvtss_f32(_mm_add_ss(_mm256_castps256_ps128(sum), high))
+        })
+    }
 
     #[inline(always)]
     fn prefetch(self, p: *const u8) {
@@ -152,6 +189,14 @@ impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn i_load(self, p: *const u8) -> __m256i {
         op!(_mm256_loadu_si256(p.cast()))
+    }
+    #[inline(always)]
+    unsafe fn i_load_u8(self, p: *const u8) -> __m256i {
+        op!(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast())))
+    }
+    #[inline(always)]
+    unsafe fn i_load_i8(self, p: *const i8) -> __m256i {
+        op!(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p.cast())))
     }
     #[inline(always)]
     unsafe fn pairs_u8(self, p: *const u8) -> __m256i {

@@ -56,6 +56,7 @@ macro_rules! same_as_avx2_unsafe {
 
 impl Simd for Vnni256 {
     const LANES: usize = 8;
+    const REGISTERS: usize = 32;
     type F = __m256;
     type I = __m256i;
 
@@ -65,6 +66,10 @@ impl Simd for Vnni256 {
         fn f_mul(a: __m256, b: __m256) -> __m256;
         fn f_fma(a: __m256, b: __m256, c: __m256) -> __m256;
         fn f_from_i(a: __m256i) -> __m256;
+        fn f_select_lt(a: __m256, b: __m256, x: __m256, y: __m256) -> __m256;
+        fn f_max(a: __m256, b: __m256) -> __m256;
+        fn f_max_of_lanes(a: __m256) -> f32;
+        fn f_add_exponent(y: __m256, n: __m256) -> __m256;
         fn prefetch(p: *const u8) -> ();
         fn i_splat(x: i32) -> __m256i;
         fn i_and(a: __m256i, b: __m256i) -> __m256i;
@@ -79,7 +84,10 @@ impl Simd for Vnni256 {
         fn f_load_f16(p: *const u16) -> __m256;
         fn f_load_bf16(p: *const u16) -> __m256;
         fn f_store(p: *mut f32, x: __m256) -> ();
+        fn strided_sum(p: *const f32, n: usize) -> f32;
         fn i_load(p: *const u8) -> __m256i;
+        fn i_load_u8(p: *const u8) -> __m256i;
+        fn i_load_i8(p: *const i8) -> __m256i;
         fn pairs_u8(p: *const u8) -> __m256i;
         fn pairs_i8(p: *const u8) -> __m256i;
     }
