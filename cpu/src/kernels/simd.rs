@@ -68,17 +68,14 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
         // SAFETY: as above.
         unsafe { self.f_load(y.as_ptr()) }
     }
-    /// The sum of `n` floats, a multiple of 8, as the contract has it: eight strided partial sums and the tree.
-    ///
-    /// # Safety
-    /// `n` floats are readable at `p`.
+    /// The sum of all lanes of some vectors, a multiple of 8 of them, as the contract has it: eight strided partial sums and
+    /// the tree.
     #[inline(always)]
-    unsafe fn strided_sum(self, p: *const f32, n: usize) -> f32 {
+    fn strided_sum(self, v: &[Self::F]) -> f32 {
         let mut partial = [0.0f32; 8];
-        for at in (0..n).step_by(8) {
-            for (i, sum) in partial.iter_mut().enumerate() {
-                // SAFETY: `n` is a multiple of 8.
-                *sum += unsafe { *p.add(at + i) };
+        for (i, v) in v.iter().enumerate() {
+            for (lane, x) in lanes(self, *v)[..Self::LANES].iter().enumerate() {
+                partial[(i * Self::LANES + lane) % 8] += x;
             }
         }
         tree8(partial)

@@ -82,7 +82,6 @@ fn factors<S: Simd>(s: S, before: S::F, page: S::F) -> [S::F; 2] {
 /// Turns a row of products into weights; returns the maximum and the sum.
 #[inline(always)]
 unsafe fn weights_of<S: Simd>(s: S, args: &TileArgs<'_>, query: &Query, row: *mut f32) -> (f32, f32) {
-    let seen = query.lo..query.hi;
     let mut scale = args.scale;
     // SAFETY: a row has a float for each position.
     unsafe {
@@ -92,43 +91,48 @@ unsafe fn weights_of<S: Simd>(s: S, args: &TileArgs<'_>, query: &Query, row: *mu
             softcap(row, cap);
             scale = 1.0;
         }
-        let mut max = s.f_splat(f32::NEG_INFINITY);
-        for at in (0..KV_PAGE).step_by(S::LANES).filter(|at| overlaps(&seen, *at, S::LANES)) {
-            let x = masked(s, s.f_mul(s.f_load(row.add(at)), s.f_splat(scale)), &seen, at);
-            s.f_store(row.add(at), x);
-            max = s.f_max(x, max);
+        // Most queries see all of most pages, and need not ask.
+        if query.lo == 0 && query.hi == KV_PAGE {
+            softmax::<S, true>(s, row, scale, 0..KV_PAGE)
+        } else {
+            softmax::<S, false>(s, row, scale, query.lo..query.hi)
+        }
+    }
+}
+
+/// Scores times `scale` to weights. With `ALL` every position is seen.
+#[inline(always)]
+unsafe fn softmax<S: Simd, const ALL: bool>(s: S, row: *mut f32, scale: f32, seen: Range<usize>) -> (f32, f32) {
+    let n = KV_PAGE / S::LANES;
+    let lanes = |i: usize| i * S::LANES..(i + 1) * S::LANES;
+    let some = |at: Range<usize>| ALL || (at.start < seen.end && at.end > seen.start);
+    let all = |at: Range<usize>| ALL || (at.start >= seen.start && at.end <= seen.end);
+    let none = s.f_splat(f32::NEG_INFINITY);
+    let mut x = [s.f_splat(0.0); KV_PAGE / 4];
+    let mut max = none;
+    // SAFETY: a row has a float for each position.
+    unsafe {
+        for (i, x) in x[..n].iter_mut().enumerate().filter(|(i, _)| some(lanes(*i))) {
+            let at = lanes(i).start;
+            *x = s.f_mul(s.f_load(row.add(at)), s.f_splat(scale));
+            if !all(lanes(i)) {
+                let position = s.f_load(POSITIONS.as_ptr().add(at));
+                *x = s.f_select_lt(position, s.f_splat(seen.start as f32), none, *x);
+                *x = s.f_select_lt(position, s.f_splat(seen.end as f32), *x, none);
+            }
+            max = s.f_max(*x, max);
         }
         // Of two zeros the positive, whatever the order.
         let m = s.f_max_of_lanes(max) + 0.0;
-        for at in (0..KV_PAGE).step_by(S::LANES) {
-            let weight = if overlaps(&seen, at, S::LANES) {
-                exp(s, s.f_add(s.f_load(row.add(at)), s.f_splat(-m)))
-            } else {
-                s.f_splat(0.0)
-            };
-            s.f_store(row.add(at), weight);
+        let minus = s.f_splat(-m);
+        for (i, x) in x[..n].iter_mut().enumerate() {
+            if some(lanes(i)) {
+                *x = exp(s, s.f_add(*x, minus));
+            }
+            s.f_store(row.add(lanes(i).start), *x);
         }
-        (m, s.strided_sum(row, KV_PAGE))
+        (m, s.strided_sum(&x[..n]))
     }
-}
-
-/// Whether any of `lanes` positions from `at` on is seen.
-#[inline(always)]
-fn overlaps(seen: &Range<usize>, at: usize, lanes: usize) -> bool {
-    at < seen.end && at + lanes > seen.start
-}
-
-/// Scores from position `at` on, those that are not seen made minus infinity.
-#[inline(always)]
-fn masked<S: Simd>(s: S, x: S::F, seen: &Range<usize>, at: usize) -> S::F {
-    if at >= seen.start && at + S::LANES <= seen.end {
-        return x;
-    }
-    // SAFETY: `at` is the first of `LANES` positions of a page.
-    let position = unsafe { s.f_load(POSITIONS.as_ptr().add(at)) };
-    let none = s.f_splat(f32::NEG_INFINITY);
-    let x = s.f_select_lt(position, s.f_splat(seen.start as f32), none, x);
-    s.f_select_lt(position, s.f_splat(seen.end as f32), x, none)
 }
 
 /// Merges tiles from left to right: `o * a` of those before, by fma with `b` of the next.

@@ -28,6 +28,21 @@ macro_rules! op {
     }};
 }
 
+/// The balanced sum of eight lanes.
+///
+/// # Safety
+/// The CPU has AVX.
+#[inline(always)]
+pub(super) unsafe fn tree(sum: __m256) -> f32 {
+    op!({
+        // Neighbours are added, then pairs of neighbours.
+        let sum = _mm256_hadd_ps(sum, sum);
+        let sum = _mm256_hadd_ps(sum, sum);
+        let high = _mm256_extractf128_ps::<1>(sum);
+        _mm_cvtss_f32(_mm_add_ss(_mm256_castps256_ps128(sum), high))
+    })
+}
+
 impl Avx2 {
     /// Byte products summed in pairs to 16 bits, over `q[first..first + n]`; the sum must fit 16 bits.
     ///
@@ -129,17 +144,13 @@ impl Simd for Avx2 {
         })
     }
     #[inline(always)]
-    unsafe fn strided_sum(self, p: *const f32, n: usize) -> f32 {
+    fn strided_sum(self, v: &[__m256]) -> f32 {
         op!({
             let mut sum = _mm256_setzero_ps();
-            for at in (0..n).step_by(8) {
-                sum = _mm256_add_ps(sum, _mm256_loadu_ps(p.add(at)));
+            for v in v {
+                sum = _mm256_add_ps(sum, *v);
             }
-            // Neighbours are added, then pairs of neighbours: the tree.
-            let sum = _mm256_hadd_ps(sum, sum);
-            let sum = _mm256_hadd_ps(sum, sum);
-            let high = _mm256_extractf128_ps::<1>(sum);
-            _mm_cvtss_f32(_mm_add_ss(_mm256_castps256_ps128(sum), high))
+            tree(sum)
         })
     }
 

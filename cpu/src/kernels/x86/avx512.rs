@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Vnni256;
+use super::avx2::tree;
 use crate::kernels::simd::{Simd, four};
 
 /// Proof that the CPU has what [`Vnni256`] asks for and AVX-512 DQ, at full width.
@@ -93,17 +94,14 @@ impl Simd for Avx512 {
         })
     }
     #[inline(always)]
-    unsafe fn strided_sum(self, p: *const f32, n: usize) -> f32 {
+    fn strided_sum(self, v: &[__m512]) -> f32 {
         op!({
             let mut sum = _mm256_setzero_ps();
-            for at in (0..n).step_by(8) {
-                sum = _mm256_add_ps(sum, _mm256_loadu_ps(p.add(at)));
+            for v in v {
+                sum = _mm256_add_ps(sum, _mm512_castps512_ps256(*v));
+                sum = _mm256_add_ps(sum, _mm512_extractf32x8_ps::<1>(*v));
             }
-            // Neighbours are added, then pairs of neighbours: the tree.
-            let sum = _mm256_hadd_ps(sum, sum);
-            let sum = _mm256_hadd_ps(sum, sum);
-            let high = _mm256_extractf128_ps::<1>(sum);
-            _mm_cvtss_f32(_mm_add_ss(_mm256_castps256_ps128(sum), high))
+            tree(sum)
         })
     }
 

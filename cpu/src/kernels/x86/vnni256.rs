@@ -70,6 +70,7 @@ impl Simd for Vnni256 {
         fn f_max(a: __m256, b: __m256) -> __m256;
         fn f_max_of_lanes(a: __m256) -> f32;
         fn f_add_exponent(y: __m256, n: __m256) -> __m256;
+        fn strided_sum(v: &[__m256]) -> f32;
         fn prefetch(p: *const u8) -> ();
         fn i_splat(x: i32) -> __m256i;
         fn i_and(a: __m256i, b: __m256i) -> __m256i;
@@ -84,7 +85,6 @@ impl Simd for Vnni256 {
         fn f_load_f16(p: *const u16) -> __m256;
         fn f_load_bf16(p: *const u16) -> __m256;
         fn f_store(p: *mut f32, x: __m256) -> ();
-        fn strided_sum(p: *const f32, n: usize) -> f32;
         fn i_load(p: *const u8) -> __m256i;
         fn i_load_u8(p: *const u8) -> __m256i;
         fn i_load_i8(p: *const i8) -> __m256i;
