@@ -138,7 +138,13 @@ impl Attend<'_> {
     }
 
     /// Cuts the step into tasks; returns the number of products.
-    fn share_out(&self, threads: usize, shape: PageShape, runs: &[Run], scratch: &mut AttendScratch) -> usize {
+    fn share_out(
+        &self,
+        threads: usize,
+        shape: PageShape,
+        runs: &[Run],
+        scratch: &mut AttendScratch,
+    ) -> usize {
         let group = self.heads / shape.heads;
         let stride = shape.v_stride + 2;
         scratch.tasks.clear();
@@ -155,7 +161,8 @@ impl Attend<'_> {
                 work += tokens.len() * self.heads * shape.head_dim * KV_PAGE * (last - first);
                 let split = run.tokens.len() == 1 && threads > 1 && last - first > SPLIT;
                 for head_kv in 0..shape.heads {
-                    let task = |pages, partial| Task { run: r, tokens: tokens.clone(), head_kv, pages, partial };
+                    let task =
+                        |pages, partial| Task { run: r, tokens: tokens.clone(), head_kv, pages, partial };
                     if !split {
                         scratch.tasks.push(task(first..last, None));
                         continue;

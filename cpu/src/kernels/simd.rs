@@ -152,6 +152,25 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// # Safety
     /// 32 bytes are readable at `a`.
     unsafe fn dot32(self, q: &[Self::I; 8], max: i32, a: *const i8, init: Self::I) -> Self::I;
+    /// Dot products of 32 bytes, each 128 above a quant of -127..=127, with 32 activations of each of `C` columns: the quants'
+    /// products. `offsets` are -128 times the sums of the activations.
+    ///
+    /// # Safety
+    /// 32 bytes are readable at each of `a`.
+    #[inline(always)]
+    unsafe fn dots32_offset<const C: usize>(
+        self,
+        q: &[Self::I; 8],
+        a: [*const i8; C],
+        offsets: [i32; C],
+    ) -> [Self::I; C] {
+        let mut dots = offsets.map(|offset| self.i_splat(offset));
+        for (dot, a) in dots.iter_mut().zip(a) {
+            // SAFETY: passed on to the caller.
+            *dot = unsafe { self.dot32(q, 255, a, *dot) };
+        }
+        dots
+    }
     /// `acc` plus `scale` times each row's dot product of `4 * N` weights (`q[FIRST..FIRST + N]`) with as many
     /// activations; no weight is above `max`, a constant, and `N` is 4 or 8.
     ///

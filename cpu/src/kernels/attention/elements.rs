@@ -36,9 +36,8 @@ impl Float for Half {
 /// Elements that are integers in blocks.
 pub(super) trait Block {
     const KIND: KvType;
-    /// The largest key, which is never negative: keys are `OFFSET` above their quants.
-    const MAX: i32;
-    /// The offset's number among the multiples of sums in a query's record ([`crate::acts::ActLayout::negatives`]).
+    /// Keys are bytes above their quants by an offset: its number among the multiples of sums in a query's record
+    /// ([`crate::acts::ActLayout::negatives`]).
     const OFFSET: usize;
 
     /// A block of keys at `LANES` positions: each lane of vector `i` has the elements from `4 * i` on.
@@ -46,6 +45,17 @@ pub(super) trait Block {
     /// # Safety
     /// `p` points to the first lane's part of a block of keys.
     unsafe fn keys<S: Simd>(s: S, p: *const u8) -> [S::I; 8];
+
+    /// The quants' products with 32 activation bytes of each of `Q` queries; `offsets` are those of their sums.
+    ///
+    /// # Safety
+    /// 32 bytes are readable at each of `q`.
+    unsafe fn dots<S: Simd, const Q: usize>(
+        s: S,
+        k: &[S::I; 8],
+        q: [*const i8; Q],
+        offsets: [i32; Q],
+    ) -> [S::I; Q];
 
     /// `LANES` quants of one position, those of a block's elements from `c` on, and as many from `16 + c` on.
     ///
@@ -59,13 +69,23 @@ pub(super) struct Nibbles;
 
 impl Block for Bytes {
     const KIND: KvType = KvType::Q8_0;
-    const MAX: i32 = 255;
     const OFFSET: usize = 2;
 
     #[inline(always)]
     unsafe fn keys<S: Simd>(s: S, p: *const u8) -> [S::I; 8] {
         // SAFETY: a block is 8 runs of 4 bytes a position.
         std::array::from_fn(|i| unsafe { s.i_load(p.add(i * 4 * KV_PAGE)) })
+    }
+
+    #[inline(always)]
+    unsafe fn dots<S: Simd, const Q: usize>(
+        s: S,
+        k: &[S::I; 8],
+        q: [*const i8; Q],
+        offsets: [i32; Q],
+    ) -> [S::I; Q] {
+        // SAFETY: passed on to the caller.
+        unsafe { s.dots32_offset(k, q, offsets) }
     }
 
     #[inline(always)]
@@ -77,7 +97,6 @@ impl Block for Bytes {
 
 impl Block for Nibbles {
     const KIND: KvType = KvType::Q4_0;
-    const MAX: i32 = 15;
     const OFFSET: usize = 0;
 
     #[inline(always)]
@@ -91,6 +110,21 @@ impl Block for Nibbles {
             keys[i + 4] = s.i_and(s.i_shr::<4>(pairs), low);
         }
         keys
+    }
+
+    #[inline(always)]
+    unsafe fn dots<S: Simd, const Q: usize>(
+        s: S,
+        k: &[S::I; 8],
+        q: [*const i8; Q],
+        offsets: [i32; Q],
+    ) -> [S::I; Q] {
+        let mut dots = offsets.map(|offset| s.i_splat(offset));
+        for (dot, q) in dots.iter_mut().zip(q) {
+            // SAFETY: passed on to the caller.
+            *dot = unsafe { s.dot32(k, 15, q, *dot) };
+        }
+        dots
     }
 
     #[inline(always)]

@@ -109,9 +109,9 @@ unsafe fn block_products<S: Simd, B: Block, const Q: usize>(
         for b in 0..layout.n_blocks {
             let d = s.f_load_f16(scales.add(b * KV_PAGE + j));
             let k = B::keys(s, args.k.add(b * quant_bytes(B::KIND) + 4 * j));
-            for (acc, q) in acc.iter_mut().zip(q) {
-                let offset = *q.add(layout.negatives(B::OFFSET)).cast::<i32>().add(b);
-                let isum = s.dot32(&k, B::MAX, q.add(b * KV_BLOCK).cast(), s.i_splat(offset));
+            let offsets = q.map(|q| *q.add(layout.negatives(B::OFFSET)).cast::<i32>().add(b));
+            let isums = B::dots(s, &k, q.map(|q| q.add(b * KV_BLOCK).cast()), offsets);
+            for ((acc, q), isum) in acc.iter_mut().zip(q).zip(isums) {
                 let t = s.f_mul(d, s.f_from_i(isum));
                 let scale = s.f_splat(*q.add(layout.scales).cast::<f32>().add(b));
                 *acc = s.f_fma(scale, t, *acc);

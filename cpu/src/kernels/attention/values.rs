@@ -129,7 +129,8 @@ unsafe fn block_products<S: Simd, B: Block, const Q: usize>(
     unsafe {
         let mut acc = [[s.f_splat(0.0); 2]; Q];
         for j in span(queries) {
-            let v = value_pair::<S, B>(s, args.v.add((j * n_blocks + b) * bytes), c, *scales.get_unchecked(j));
+            let v =
+                value_pair::<S, B>(s, args.v.add((j * n_blocks + b) * bytes), c, *scales.get_unchecked(j));
             for (i, acc) in acc.iter_mut().enumerate() {
                 let p = s.f_splat(*scratch.weights.add(i * KV_PAGE + j));
                 for (acc, v) in acc.iter_mut().zip(v) {

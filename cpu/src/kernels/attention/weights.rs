@@ -102,7 +102,12 @@ unsafe fn weights_of<S: Simd>(s: S, args: &TileArgs<'_>, query: &Query, row: *mu
 
 /// Scores times `scale` to weights. With `ALL` every position is seen.
 #[inline(always)]
-unsafe fn softmax<S: Simd, const ALL: bool>(s: S, row: *mut f32, scale: f32, seen: Range<usize>) -> (f32, f32) {
+unsafe fn softmax<S: Simd, const ALL: bool>(
+    s: S,
+    row: *mut f32,
+    scale: f32,
+    seen: Range<usize>,
+) -> (f32, f32) {
     let n = KV_PAGE / S::LANES;
     let lanes = |i: usize| i * S::LANES..(i + 1) * S::LANES;
     let some = |at: Range<usize>| ALL || (at.start < seen.end && at.end > seen.start);

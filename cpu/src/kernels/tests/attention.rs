@@ -110,8 +110,13 @@ fn merged_tiles_equal_the_reference() {
             let run = |kernels: &Kernels| {
                 let mut state = vec![f32::NAN; stride];
                 let mut factors = Vec::new();
-                let args =
-                    &mut MergeArgs { tiles: &tiles, step, v_stride, factors: &mut factors, state: &mut state };
+                let args = &mut MergeArgs {
+                    tiles: &tiles,
+                    step,
+                    v_stride,
+                    factors: &mut factors,
+                    state: &mut state,
+                };
                 // SAFETY: the instruction set is available.
                 unsafe { (kernels.merge)(args) };
                 state

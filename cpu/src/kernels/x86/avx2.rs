@@ -255,6 +255,30 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn dots32_offset<const C: usize>(
+        self,
+        q: &[__m256i; 8],
+        a: [*const i8; C],
+        _offsets: [i32; C],
+    ) -> [__m256i; C] {
+        op!({
+            let (ones, flip) = (_mm256_set1_epi16(1), _mm256_set1_epi8(-128));
+            let mut sums = [_mm256_setzero_si256(); C];
+            for (s, q) in q.iter().enumerate() {
+                // A quant's sign moves to the activation. A pair is at most 2 * 127 * 127: 32258.
+                let quants = _mm256_xor_si256(*q, flip);
+                let magnitudes = _mm256_abs_epi8(quants);
+                for (sum, a) in sums.iter_mut().zip(a) {
+                    let signed = _mm256_sign_epi8(_mm256_set1_epi32(four(a.add(4 * s))), quants);
+                    let pairs = _mm256_maddubs_epi16(magnitudes, signed);
+                    *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
+                }
+            }
+            sums
+        })
+    }
+
+    #[inline(always)]
     unsafe fn dot_scaled<const FIRST: usize, const N: usize>(
         self,
         q: &[__m256i; 8],
