@@ -108,6 +108,10 @@ pub(crate) fn positive() -> RangedU64ValueParser<usize> {
 pub(crate) enum Kv {
     F16,
     F32,
+    #[value(name = "q8_0")]
+    Q8_0,
+    #[value(name = "q4_0")]
+    Q4_0,
 }
 
 impl From<Kv> for KvType {
@@ -115,6 +119,8 @@ impl From<Kv> for KvType {
         match kv {
             Kv::F16 => KvType::F16,
             Kv::F32 => KvType::F32,
+            Kv::Q8_0 => KvType::Q8_0,
+            Kv::Q4_0 => KvType::Q4_0,
         }
     }
 }

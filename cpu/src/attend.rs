@@ -5,17 +5,24 @@
 //! some pages each and the merge comes behind (decode in a long context).
 
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
-use llamay_plan::{Batch, KV_PAGE, Run};
+use llamay_formats::Activation;
+use llamay_plan::{Batch, KV_BLOCK, KV_PAGE, Run};
 
-use crate::kernels::{Kernels, Query, TileArgs};
-use crate::kv::KvCache;
+use crate::kernels::{ActLayout, Kernels, MergeArgs, Query, TileArgs, scratch_len};
+use crate::kv::{KvCache, PageShape};
 use crate::math;
 use crate::pool::Pool;
 
-/// Queries of one task: enough to use a page's keys often while they are in L1, few enough to share out.
-const QUERIES: usize = 16;
+/// Queries of one task: enough that decoding a page's elements, once a task, is a twentieth of the products with them; few
+/// enough that their states and the page stay in L2. A whole number of the kernel's groups for the usual 1 to 6 query heads
+/// a key head.
+const QUERIES: usize = 60;
+/// Queries of one task where there are so few that threads would go without.
+const FEW_QUERIES: usize = 12;
+/// Tasks for each thread that are worth smaller ones: the last ones to end keep the others waiting less.
+const TASKS_PER_THREAD: usize = 4;
 /// Pages of one task where a single token's pages are shared out.
 const SPLIT: usize = 4;
 /// Products below which a hand-off costs more than it saves: some microseconds' worth.
@@ -38,10 +45,23 @@ pub(crate) struct Attend<'a> {
 #[derive(Default)]
 pub(crate) struct AttendScratch {
     tasks: Vec<Task>,
-    /// Tile results of split tasks.
+    splits: Vec<Split>,
+    /// Tiles of split tokens.
     partial: Vec<f32>,
-    /// For each worker the states and tiles of a task.
-    workers: Vec<Mutex<Vec<f32>>>,
+    workers: Vec<Mutex<Worker>>,
+}
+
+/// What a worker needs for a task.
+#[derive(Default)]
+struct Worker {
+    queries: Vec<Query>,
+    /// One a query.
+    states: Vec<f32>,
+    /// A query row as whole blocks.
+    padded: Vec<f32>,
+    /// Queries for a quantised cache.
+    records: Vec<u32>,
+    scratch: Vec<f32>,
 }
 
 /// Some tokens of one run against one key head.
@@ -54,6 +74,16 @@ struct Task {
     pages: Range<usize>,
     /// Where the tiles go, if others take the rest of the pages.
     partial: Option<usize>,
+}
+
+/// A token and key head whose pages are shared out.
+#[derive(Clone, Debug)]
+struct Split {
+    token: usize,
+    head_kv: usize,
+    n_pages: usize,
+    /// Where the first page's tiles are.
+    at: usize,
 }
 
 impl Attend<'_> {
@@ -73,114 +103,107 @@ impl Attend<'_> {
         scratch: &mut AttendScratch,
         out: &mut [f32],
     ) {
-        let shape = cache.shape(self.layer);
-        let group = self.heads / shape.heads;
-        let stride = shape.v_stride + 2;
         let runs = batch.runs();
-        scratch.tasks.clear();
-        let mut n_partial = 0;
-        let mut work = 0;
-        for (r, run) in runs.iter().enumerate() {
-            let tokens_of_task = (QUERIES / group).max(1);
-            for from in run.tokens.clone().step_by(tokens_of_task) {
-                let tokens = from..(from + tokens_of_task).min(run.tokens.end);
-                let first = self.seen(position(run, tokens.start)).start / KV_PAGE;
-                let last = position(run, tokens.end - 1) / KV_PAGE + 1;
-                work += tokens.len() * self.heads * shape.head_dim * KV_PAGE * (last - first);
-                let split = run.tokens.len() == 1 && pool.threads() > 1 && last - first > SPLIT;
-                for head_kv in 0..shape.heads {
-                    if split {
-                        for page in (first..last).step_by(SPLIT) {
-                            let pages = page..(page + SPLIT).min(last);
-                            let size = pages.len() * group * stride;
-                            let (tokens, partial) = (tokens.clone(), Some(n_partial));
-                            scratch.tasks.push(Task { run: r, tokens, head_kv, pages, partial });
-                            n_partial += size;
-                        }
-                    } else {
-                        let tokens = tokens.clone();
-                        scratch.tasks.push(Task {
-                            run: r,
-                            tokens,
-                            head_kv,
-                            pages: first..last,
-                            partial: None,
-                        });
-                    }
-                }
-            }
-        }
-        scratch.partial.resize(n_partial, 0.0);
+        let shape = cache.shape(self.layer);
+        let work = self.share_out(pool.threads(), shape, &runs, scratch);
         scratch.workers.resize_with(pool.threads(), Mutex::default);
-
         let shared = Shared {
             attend: self,
             kernels,
             cache,
+            shape,
             batch,
             runs: &runs,
             out: Ptr(out.as_mut_ptr()),
             partial: Ptr(scratch.partial.as_mut_ptr()),
         };
-        let (tasks, workers) = (&scratch.tasks, &scratch.workers);
-        let one = |i: usize, worker: usize| {
-            let mut buffer = workers[worker].lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            // SAFETY: each task writes the output of its own tokens and heads, or its own part of `partial`.
-            unsafe { shared.task(&tasks[i], &mut buffer) };
+        let (tasks, splits, workers) = (&scratch.tasks, &scratch.splits, &scratch.workers);
+        let with_worker = |worker: usize, f: &dyn Fn(&mut Worker)| {
+            f(&mut workers[worker].lock().unwrap_or_else(PoisonError::into_inner));
         };
-        if work < INLINE_WORK {
-            (0..tasks.len()).for_each(|i| one(i, 0));
-        } else {
-            pool.run(tasks.len(), &one);
-        }
-        self.merge_split(kernels, scratch, shape.v_stride, shape.head_dim, group, out);
+        // The last tasks have the most pages, and go first.
+        let attend = |i: usize, worker: usize| {
+            // SAFETY: each task writes the output of its own tokens and heads, or its own part of `partial`.
+            with_worker(worker, &|w| unsafe { shared.task(&tasks[tasks.len() - 1 - i], w) });
+        };
+        run(pool, work, tasks.len(), &attend);
+
+        let group = self.heads / shape.heads;
+        let tiles: usize = splits.iter().map(|s| s.n_pages * group).sum();
+        let merge = |i: usize, worker: usize| {
+            // SAFETY: each merge writes the output of its own token and head.
+            with_worker(worker, &|w| unsafe { shared.merge(&splits[i / group], i % group, w) });
+        };
+        run(pool, tiles * shape.v_stride, splits.len() * group, &merge);
     }
 
-    /// Merges the tiles of split tasks, in order.
-    fn merge_split(
+    /// Cuts the step into tasks; returns the number of products.
+    fn share_out(
         &self,
-        kernels: &Kernels,
+        threads: usize,
+        shape: PageShape,
+        runs: &[Run],
         scratch: &mut AttendScratch,
-        v_stride: usize,
-        head_dim: usize,
-        group: usize,
-        out: &mut [f32],
-    ) {
-        let stride = v_stride + 2;
-        let mut state = vec![0.0; if scratch.partial.is_empty() { 0 } else { group * stride }];
-        let mut tasks = scratch.tasks.iter().peekable();
-        let mut first = true;
-        while let Some(task) = tasks.next() {
-            let Some(at) = task.partial else { continue };
-            let tiles = &scratch.partial[at..at + task.pages.len() * group * stride];
-            for page in tiles.chunks_exact(group * stride) {
-                for (state, tile) in state.chunks_exact_mut(stride).zip(page.chunks_exact(stride)) {
-                    if first {
-                        state.copy_from_slice(tile);
-                    } else {
-                        // SAFETY: the table's instruction set is available.
-                        unsafe { (kernels.elementwise.merge)(state, tile) };
+    ) -> usize {
+        let group = self.heads / shape.heads;
+        let stride = shape.v_stride + 2;
+        scratch.tasks.clear();
+        scratch.splits.clear();
+        let (mut n_partial, mut work) = (0, 0);
+        for (r, run) in runs.iter().enumerate() {
+            let fair = run.tokens.len() * self.heads / (threads * TASKS_PER_THREAD);
+            let queries = if threads == 1 { QUERIES } else { fair.clamp(FEW_QUERIES, QUERIES) };
+            let tokens_of_task = (queries / group).max(1);
+            for from in run.tokens.clone().step_by(tokens_of_task) {
+                let tokens = from..(from + tokens_of_task).min(run.tokens.end);
+                let first = self.seen(position(run, tokens.start)).start / KV_PAGE;
+                let last = position(run, tokens.end - 1) / KV_PAGE + 1;
+                work += tokens.len() * self.heads * shape.head_dim * KV_PAGE * (last - first);
+                let split = run.tokens.len() == 1 && threads > 1 && last - first > SPLIT;
+                for head_kv in 0..shape.heads {
+                    let task =
+                        |pages, partial| Task { run: r, tokens: tokens.clone(), head_kv, pages, partial };
+                    if !split {
+                        scratch.tasks.push(task(first..last, None));
+                        continue;
+                    }
+                    let n_pages = last - first;
+                    scratch.splits.push(Split { token: tokens.start, head_kv, n_pages, at: n_partial });
+                    for page in (first..last).step_by(SPLIT) {
+                        let pages = page..(page + SPLIT).min(last);
+                        let size = pages.len() * group * stride;
+                        scratch.tasks.push(task(pages, Some(n_partial)));
+                        n_partial += size;
                     }
                 }
-                first = false;
-            }
-            let more =
-                tasks.peek().is_some_and(|next| next.tokens == task.tokens && next.head_kv == task.head_kv);
-            if !more {
-                let row = task.tokens.start * self.heads * head_dim;
-                for (g, state) in state.chunks_exact(stride).enumerate() {
-                    let head = task.head_kv * group + g;
-                    let sink = self.sinks.get(head).copied();
-                    finish(state, v_stride, sink, &mut out[row + head * head_dim..][..head_dim]);
-                }
-                first = true;
             }
         }
+        if scratch.partial.len() < n_partial {
+            scratch.partial.resize(n_partial, 0.0);
+        }
+        work
+    }
+}
+
+/// Runs tasks on all threads, or right here if they have little to do.
+fn run(pool: &Pool, work: usize, n_tasks: usize, task: &(dyn Fn(usize, usize) + Sync)) {
+    if work < INLINE_WORK {
+        (0..n_tasks).for_each(|i| task(i, 0));
+    } else {
+        pool.run(n_tasks, task);
     }
 }
 
 fn position(run: &Run, token: usize) -> usize {
     run.start + token - run.tokens.start
+}
+
+/// At least `n` floats of a buffer that only grows.
+fn room<T: Clone + Default>(buffer: &mut Vec<T>, n: usize) -> &mut [T] {
+    if buffer.len() < n {
+        buffer.resize(n, T::default());
+    }
+    &mut buffer[..n]
 }
 
 /// Values over the sum. A sink is merged as one more tile, of one position with the value zero.
@@ -215,6 +238,7 @@ struct Shared<'a> {
     attend: &'a Attend<'a>,
     kernels: &'a Kernels,
     cache: &'a KvCache,
+    shape: PageShape,
     batch: &'a Batch<'a>,
     runs: &'a [Run],
     out: Ptr,
@@ -224,18 +248,17 @@ struct Shared<'a> {
 impl Shared<'_> {
     /// # Safety
     /// Nobody else has the task's tokens and heads of `out`, nor its part of `partial`.
-    unsafe fn task(&self, task: &Task, buffer: &mut Vec<f32>) {
-        let attend = self.attend;
-        let shape = self.cache.shape(attend.layer);
+    unsafe fn task(&self, task: &Task, worker: &mut Worker) {
+        let (attend, shape) = (self.attend, self.shape);
         let group = attend.heads / shape.heads;
         let stride = shape.v_stride + 2;
         let run = &self.runs[task.run];
         let table = self.batch.tables[run.sequence][self.cache.group(attend.layer)];
         let n = task.tokens.len() * group;
-        buffer.resize(2 * n * stride, 0.0);
-        let (states, tiles) = buffer.split_at_mut(n * stride);
-        let mut started = [false; 64];
-        let mut queries = Vec::with_capacity(n);
+        let records = shape.kind.is_quantized().then(|| self.record_queries(task, worker));
+        let Worker { queries, states, records: recorded, scratch, .. } = worker;
+        let scratch = room(scratch, scratch_len(shape.head_dim, shape.v_stride, n)).as_mut_ptr();
+        let states = room(states, n * stride);
         for (i, page) in task.pages.clone().enumerate() {
             queries.clear();
             for (t, token) in task.tokens.clone().enumerate() {
@@ -246,64 +269,100 @@ impl Shared<'_> {
                     continue;
                 }
                 for g in 0..group {
-                    let head = task.head_kv * group + g;
-                    let q = &attend.q[(token * attend.heads + head) * shape.head_dim..][..shape.head_dim];
-                    let out = match task.partial {
-                        // SAFETY: the part holds `pages * group` tiles, and a split task has one token.
-                        Some(at) => unsafe { self.partial.0.add(at + (i * group + g) * stride) },
-                        // The first tile is the state.
-                        None if !started[t] => states[(t * group + g) * stride..].as_mut_ptr(),
-                        None => tiles[(t * group + g) * stride..].as_mut_ptr(),
+                    let at = t * group + g;
+                    let q = match records {
+                        Some(words) => at * words,
+                        None => (token * attend.heads + task.head_kv * group + g) * shape.head_dim,
                     };
-                    queries.push((t, g, Query { q: q.as_ptr(), lo, hi, out }));
+                    let (out, merge) = match task.partial {
+                        // Of a task that has part of the pages every page is kept.
+                        Some(partial) => (partial + (i * group + g) * stride, false),
+                        None => (at * stride, page > seen.start / KV_PAGE),
+                    };
+                    queries.push(Query { q, lo, hi, out, merge });
                 }
             }
             let at = self.cache.page(attend.layer, table[page]);
-            let size = self.cache.kind.bytes();
-            let plain: Vec<Query> = queries.iter().map(|(_, _, q)| *q).collect();
             let args = TileArgs {
                 head_dim: shape.head_dim,
                 v_stride: shape.v_stride,
                 scale: attend.scale,
                 softcap: attend.softcap,
-                kv: self.cache.kind,
-                k: at.wrapping_add(shape.k(task.head_kv) * size),
-                v: at.wrapping_add(shape.v(task.head_kv) * size),
-                queries: &plain,
+                kv: shape.kind,
+                k: at.wrapping_add(shape.k(task.head_kv)),
+                v: at.wrapping_add(shape.v(task.head_kv)),
+                q: if records.is_some() { recorded.as_ptr().cast() } else { attend.q.as_ptr() },
+                out: if task.partial.is_some() { self.partial.0 } else { states.as_mut_ptr() },
+                queries,
+                scratch,
             };
-            // SAFETY: the page has the layer's shape, and each query's output is this task's alone.
+            // SAFETY: the page has the layer's shape, each query's output is this task's alone, and a split task has one
+            // token, so that its part of `partial` holds a tile for each page and head.
             unsafe { (self.kernels.tile)(&args) };
-            if task.partial.is_some() {
-                continue;
-            }
-            for &(t, g, _) in &queries {
-                let at = (t * group + g) * stride;
-                if started[t] {
-                    // SAFETY: the table's instruction set is available.
-                    unsafe {
-                        (self.kernels.elementwise.merge)(
-                            &mut states[at..at + stride],
-                            &tiles[at..at + stride],
-                        );
-                    }
-                }
-            }
-            for &(t, _, _) in &queries {
-                started[t] = true;
-            }
         }
         if task.partial.is_some() {
             return;
         }
-        for (t, token) in task.tokens.clone().enumerate() {
-            for g in 0..group {
-                let head = task.head_kv * group + g;
-                let at = (token * attend.heads + head) * shape.head_dim;
-                // SAFETY: this token's head of `out` is the task's alone.
-                let out = unsafe { std::slice::from_raw_parts_mut(self.out.0.add(at), shape.head_dim) };
-                let sink = attend.sinks.get(head).copied();
-                finish(&states[(t * group + g) * stride..][..stride], shape.v_stride, sink, out);
-            }
+        for (i, state) in states.chunks_exact(stride).enumerate() {
+            // SAFETY: passed on to the caller.
+            unsafe { self.finish(task.tokens.start + i / group, task.head_kv * group + i % group, state) };
         }
+    }
+
+    /// Quantises a task's queries; returns the words of each one's record.
+    fn record_queries(&self, task: &Task, worker: &mut Worker) -> usize {
+        let (attend, head_dim) = (self.attend, self.shape.head_dim);
+        let group = attend.heads / self.shape.heads;
+        let layout = ActLayout::new(Activation::I8x32, head_dim.next_multiple_of(KV_BLOCK));
+        let records = room(&mut worker.records, task.tokens.len() * group * layout.words);
+        worker.padded.clear();
+        worker.padded.resize(layout.k, 0.0);
+        for (i, record) in records.chunks_exact_mut(layout.words).enumerate() {
+            let head = task.head_kv * group + i % group;
+            let row = ((task.tokens.start + i / group) * attend.heads + head) * head_dim;
+            worker.padded[..head_dim].copy_from_slice(&attend.q[row..row + head_dim]);
+            // SAFETY: the table's instruction set is available.
+            unsafe { (self.kernels.elementwise.record)(&worker.padded, &layout, record) };
+        }
+        layout.words
+    }
+
+    /// Merges the pages of a split token for head `g` of a key head's.
+    ///
+    /// # Safety
+    /// The tiles are there, and nobody else has this token's head of `out`.
+    unsafe fn merge(&self, split: &Split, g: usize, worker: &mut Worker) {
+        let group = self.attend.heads / self.shape.heads;
+        let stride = self.shape.v_stride + 2;
+        let step = group * stride;
+        let len = (split.n_pages - 1) * step + stride;
+        // SAFETY: the split's tiles: for each page one a head.
+        let tiles = unsafe { std::slice::from_raw_parts(self.partial.0.add(split.at + g * stride), len) };
+        let state = room(&mut worker.states, stride);
+        let factors = &mut worker.scratch;
+        // SAFETY: the table's instruction set is available.
+        unsafe {
+            (self.kernels.merge)(&mut MergeArgs {
+                tiles,
+                step,
+                v_stride: self.shape.v_stride,
+                factors,
+                state,
+            });
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.finish(split.token, split.head_kv * group + g, state) };
+    }
+
+    /// Writes a token's head of the output.
+    ///
+    /// # Safety
+    /// Nobody else has it.
+    unsafe fn finish(&self, token: usize, head: usize, state: &[f32]) {
+        let (attend, shape) = (self.attend, self.shape);
+        let at = (token * attend.heads + head) * shape.head_dim;
+        // SAFETY: within the output, and this caller's alone.
+        let out = unsafe { std::slice::from_raw_parts_mut(self.out.0.add(at), shape.head_dim) };
+        finish(state, shape.v_stride, attend.sinks.get(head).copied(), out);
     }
 }

@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn pool(window: Option<u32>) -> Pages {
-        Pages::new(KvGroup { window, layers: Vec::new(), elements: 0 })
+        Pages::new(KvGroup { window, layers: Vec::new(), shapes: Vec::new() })
     }
 
     #[test]

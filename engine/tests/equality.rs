@@ -4,11 +4,12 @@ mod common;
 
 use std::fmt::Write;
 
-use common::{bits, file, hash, open, tokens, with, with_f32_cache, with_no_repack};
+use common::{bits, file, hash, open, tokens, with, with_cache, with_no_repack};
 use llamay_engine::verify::{Mode, logits};
-use llamay_engine::{Isa, Options};
+use llamay_engine::{Isa, KvType, Options};
 use llamay_formats::Format;
 use llamay_model::shapes::Shape;
+use llamay_plan::KV_PAGE;
 
 /// Longer than a page of the cache, so that tiles are merged, and no multiple of anything.
 const PROMPT: usize = 70;
@@ -93,15 +94,18 @@ fn every_format_gives_the_same_bits_everywhere() {
     }
 }
 
+/// Shapes whose attention differs: grouped heads, a window, bounded scores, sinks.
+const ATTENTIONS: [&str; 4] = ["llama-gqa", "gemma3", "gemma2", "gpt-oss-sinks"];
+
 #[test]
-fn a_single_precision_cache_gives_the_same_bits_everywhere() {
-    for name in ["llama-gqa", "gemma3"] {
-        assert_all_equal(
-            Shape::named(name).expect("a generated model"),
-            Format::Q8_0,
-            PROMPT,
-            with_f32_cache,
-        );
+fn every_type_of_cache_gives_the_same_bits_everywhere() {
+    for name in ATTENTIONS {
+        let shape = Shape::named(name).expect("a generated model");
+        for kv in KvType::ALL.into_iter().filter(|kv| *kv != KvType::default()) {
+            // Long enough that one token's pages are shared out.
+            let n = if name == ATTENTIONS[0] { 4 * KV_PAGE + 5 } else { PROMPT };
+            assert_all_equal(shape, Format::F32, n, |isa, threads| with_cache(kv, isa, threads));
+        }
     }
 }
 
@@ -150,6 +154,14 @@ fn logits_have_the_golden_hashes() {
                 let logits = logits(&model, &tokens(PROMPT), Mode::Whole).unwrap();
                 writeln!(lines, "{} {format} {:016x}", shape.name(), hash(&logits)).unwrap();
             }
+        }
+    }
+    for name in ATTENTIONS {
+        for kv in KvType::ALL.into_iter().filter(|kv| *kv != KvType::default()) {
+            let shape = Shape::named(name).expect("a generated model");
+            let model = open(shape, Format::F32, &with_cache(kv, Isa::best(None), 2));
+            let logits = logits(&model, &tokens(PROMPT), Mode::Whole).unwrap();
+            writeln!(lines, "{name} F32 cache {} {:016x}", kv.name(), hash(&logits)).unwrap();
         }
     }
     if std::env::var_os("LLAMAY_BLESS").is_some() {

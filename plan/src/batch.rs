@@ -7,6 +7,9 @@ pub const KV_PAGE: usize = 64;
 /// device.
 pub type PageId = u32;
 
+/// Elements of a quantised cache that share a scale: runs of a head's elements, the last one padded with zeros.
+pub const KV_BLOCK: usize = 32;
+
 /// Element type of the KV cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum KvType {
@@ -15,14 +18,31 @@ pub enum KvType {
     F16,
     /// Single precision.
     F32,
+    /// Signed bytes, with a scale of half precision for each [`KV_BLOCK`].
+    Q8_0,
+    /// Four bits, with a scale of half precision for each [`KV_BLOCK`].
+    Q4_0,
 }
 
 impl KvType {
-    /// Bytes of one element.
-    pub const fn bytes(self) -> usize {
+    /// Every type, from the most to the fewest bits.
+    pub const ALL: [KvType; 4] = [KvType::F32, KvType::F16, KvType::Q8_0, KvType::Q4_0];
+
+    /// Bytes of `head_dim` elements: one position's keys, or values, of one head.
+    pub const fn head_bytes(self, head_dim: usize) -> usize {
         match self {
-            KvType::F16 => 2,
-            KvType::F32 => 4,
+            KvType::F16 => 2 * head_dim,
+            KvType::F32 => 4 * head_dim,
+            KvType::Q8_0 => head_dim.div_ceil(KV_BLOCK) * (2 + KV_BLOCK),
+            KvType::Q4_0 => head_dim.div_ceil(KV_BLOCK) * (2 + KV_BLOCK / 2),
+        }
+    }
+
+    /// Whether elements are integers that share scales.
+    pub const fn is_quantized(self) -> bool {
+        match self {
+            KvType::F16 | KvType::F32 => false,
+            KvType::Q8_0 | KvType::Q4_0 => true,
         }
     }
 
@@ -31,6 +51,8 @@ impl KvType {
         match self {
             KvType::F16 => "f16",
             KvType::F32 => "f32",
+            KvType::Q8_0 => "q8_0",
+            KvType::Q4_0 => "q4_0",
         }
     }
 }

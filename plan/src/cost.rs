@@ -181,7 +181,7 @@ impl CostModel<'_> {
     /// Products with the cache, and the bytes of it.
     fn attention(&self, layer: &KvLayer, heads: usize, window: Option<u32>, batch: &Batch<'_>) -> Cost {
         let seen = |position: usize| (position + 1).min(window.map_or(usize::MAX, |w| w as usize)) as u64;
-        let position_bytes = (layer.elements() * self.kv.bytes()) as u64;
+        let position_bytes = layer.bytes_per_token(self.kv) as u64;
         let pairs: u64 = batch.tokens.iter().map(|t| seen(t.position as usize)).sum();
         let mut positions = batch.tokens.len() as u64;
         for run in batch.runs() {

@@ -28,9 +28,9 @@ pub struct KvLayer {
 }
 
 impl KvLayer {
-    /// Elements of one position's keys and values.
-    pub const fn elements(&self) -> usize {
-        2 * self.heads * self.head_dim
+    /// Bytes of one position's keys and values.
+    pub const fn bytes_per_token(&self, kv: KvType) -> usize {
+        2 * self.heads * kv.head_bytes(self.head_dim)
     }
 }
 
@@ -41,14 +41,14 @@ pub struct KvGroup {
     pub window: Option<u32>,
     /// The layers.
     pub layers: Vec<KvId>,
-    /// Elements of one position's keys and values in all of them.
-    pub elements: usize,
+    /// Their shapes, in the same order.
+    pub shapes: Vec<KvLayer>,
 }
 
 impl KvGroup {
     /// Bytes of one position in all of the group's layers.
-    pub const fn bytes_per_token(&self, kv: KvType) -> usize {
-        self.elements * kv.bytes()
+    pub fn bytes_per_token(&self, kv: KvType) -> usize {
+        self.shapes.iter().map(|layer| layer.bytes_per_token(kv)).sum()
     }
 
     /// The first position that the token behind `n` positions sees.
@@ -87,18 +87,18 @@ impl Plan {
         let mut groups: Vec<KvGroup> = Vec::new();
         for (layer, id) in self.kv.iter().zip(0..) {
             let at = groups.iter().position(|g| g.window == layer.window).unwrap_or_else(|| {
-                groups.push(KvGroup { window: layer.window, layers: Vec::new(), elements: 0 });
+                groups.push(KvGroup { window: layer.window, layers: Vec::new(), shapes: Vec::new() });
                 groups.len() - 1
             });
             groups[at].layers.push(KvId(id));
-            groups[at].elements += layer.elements();
+            groups[at].shapes.push(*layer);
         }
         groups
     }
 
     /// Bytes that one position takes in the cache, over all layers; those with a window give it back in time.
     pub fn kv_bytes_per_token(&self, kv: KvType) -> usize {
-        self.kv.iter().map(KvLayer::elements).sum::<usize>() * kv.bytes()
+        self.kv.iter().map(|layer| layer.bytes_per_token(kv)).sum()
     }
 
     /// Bytes that a sequence takes in the cache, at the most, while it grows to `n` positions by forward calls of up to
@@ -127,6 +127,9 @@ mod tests {
             groups.iter().map(|g| (g.window, g.layers.iter().map(|l| l.0).collect())).collect();
         assert_eq!(layers, [(Some(8), vec![0, 2]), (None, vec![1]), (Some(9), vec![3])]);
         assert_eq!(groups[0].bytes_per_token(KvType::F32), 2 * 2 * 2 * 8 * 4);
+        // A head of 8 elements fills a quarter of a block.
+        assert_eq!(groups[0].bytes_per_token(KvType::Q8_0), 2 * 2 * 2 * 34);
+        assert_eq!(groups[0].bytes_per_token(KvType::Q4_0), 2 * 2 * 2 * 18);
     }
 
     #[test]
@@ -160,7 +163,7 @@ mod tests {
     fn bytes_grow_with_the_positions_until_the_window_is_full() {
         let (window, n_batch, kv) = (100, 512, KvType::F16);
         let plan = plan(&[Some(window), None, Some(window)]);
-        let layer = (plan.kv[0].elements() * kv.bytes()) as u64;
+        let layer = plan.kv[0].bytes_per_token(kv) as u64;
         assert_eq!(plan.kv_bytes(kv, 300, n_batch), 3 * 300 * layer);
         let held = (99u64 + 511).div_ceil(64) * 64 + 64;
         assert_eq!(plan.kv_bytes(kv, 10_000, n_batch), (10_000 + 2 * held) * layer);

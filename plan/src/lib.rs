@@ -13,7 +13,7 @@ mod plan;
 mod profile;
 
 pub use backend::{Backend, ExecError, Executor, LoadOptions, Progress, Refusal, StepChange, WeightSource};
-pub use batch::{Batch, BatchToken, KV_PAGE, KvType, PageId, Run};
+pub use batch::{Batch, BatchToken, KV_BLOCK, KV_PAGE, KvType, PageId, Run};
 pub use cost::{Bound, Ceilings, Cost, CostModel};
 pub use kv::{KV_ROLLBACK, KvGroup, KvLayer, NO_PAGE};
 pub use llamay_formats::Format;

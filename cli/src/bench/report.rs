@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 use super::Format;
 use super::measure::{Case, Measured};
 use super::profile;
-use crate::args::Kv;
 use crate::error::CliError;
 use crate::output;
 
@@ -82,10 +81,7 @@ fn fields(result: &Measured) -> Map<String, Value> {
     let n_tokens = (result.shape.n_prompt + result.shape.n_gen) as f64;
     let ts: Vec<f64> = ns.iter().map(|ns| n_tokens * 1e9 / ns).collect();
     let ((avg_ns, stddev_ns), (avg_ts, stddev_ts)) = (mean_and_deviation(&ns), mean_and_deviation(&ts));
-    let kv = match result.case.kv {
-        Kv::F16 => "f16",
-        Kv::F32 => "f32",
-    };
+    let kv = llamay_engine::KvType::from(result.case.kv).name();
     let object = json!({
         "llamay_version": env!("CARGO_PKG_VERSION"),
         "cpu_info": cpu_info(),

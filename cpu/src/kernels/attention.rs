@@ -1,27 +1,36 @@
 //! Attention of a few queries over one page of keys and values.
 //!
-//! A page holds, for each head, the keys transposed (`[head_dim][KV_PAGE]`) and the values (`[KV_PAGE][v_stride]`), so
-//! that lanes are positions for scores and elements for values. The order of operations is docs/arithmetic.md's: a score
-//! is one fused chain over the head's elements; the tile's sum has 8 strided partials; a value is one fused chain over
-//! the tile's positions.
+//! A page holds each head's keys transposed and its values position by position ([`crate::kv::PageShape`]), so that lanes
+//! are positions for scores and elements for values, and no sum runs across lanes. The order of operations is
+//! docs/arithmetic.md's. A page is worked through in three passes, so that its keys, and then its values, stay in L1:
+//! scores of all queries, their weights, weighted values. Queries are taken in groups of up to [`GROUP`], which share each
+//! load of a key or value. Where there are more groups than one, the page is decoded to floats once for all.
 
-use llamay_formats::tree8;
+mod elements;
+mod scores;
+mod values;
+mod weights;
+
+use std::ops::Range;
+
 use llamay_plan::{KV_PAGE, KvType};
 
-use super::elementwise::softcap;
 use super::simd::Simd;
-use crate::math;
+use elements::{Bytes, Half, Nibbles, Single};
+pub(crate) use weights::merge;
 
 /// One query row against the page.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Query {
-    /// `head_dim` floats.
-    pub(crate) q: *const f32,
+    /// Where it is behind [`TileArgs::q`].
+    pub(crate) q: usize,
     /// The positions that it sees are `lo..hi`, of the page's [`KV_PAGE`]; never empty.
     pub(crate) lo: usize,
     pub(crate) hi: usize,
-    /// `v_stride` values, then the maximum and the sum.
-    pub(crate) out: *mut f32,
+    /// Where its state is behind [`TileArgs::out`]: `v_stride` values, then the maximum and the sum.
+    pub(crate) out: usize,
+    /// Whether the page is merged into the state. If not, it is the first one, and its results are the state.
+    pub(crate) merge: bool,
 }
 
 /// Some queries against one head of one page.
@@ -34,199 +43,178 @@ pub(crate) struct TileArgs<'a> {
     /// The bound of scores.
     pub(crate) softcap: Option<f32>,
     pub(crate) kv: KvType,
+    /// The head's keys and values, as [`crate::kv::PageShape`] lays them out.
     pub(crate) k: *const u8,
     pub(crate) v: *const u8,
+    /// Rows of `head_dim` floats; for a quantised cache, records of kind `I8x32` over whole blocks.
+    pub(crate) q: *const f32,
+    pub(crate) out: *mut f32,
     pub(crate) queries: &'a [Query],
+    /// [`scratch_len`] floats.
+    pub(crate) scratch: *mut f32,
 }
 
 /// An attention kernel.
 ///
 /// # Safety
-/// The CPU has the kernel's instruction set; `k` and `v` point to a head of a page of type `kv`; queries point to
-/// `head_dim` floats and to `v_stride + 2` writable ones that nobody else touches.
+/// The CPU has the kernel's instruction set; `k` and `v` point to a head of a page of type `kv`; queries point behind `q` to
+/// `head_dim` floats or to a record, and behind `out` to `v_stride + 2` floats that, as the scratch, nobody else touches.
 pub(crate) type TileFn = unsafe fn(&TileArgs<'_>);
 
-/// Vectors that cover a page.
-const fn vectors<S: Simd>() -> usize {
-    KV_PAGE / S::LANES
+/// Tiles of consecutive pages for one query, to be merged.
+pub(crate) struct MergeArgs<'a> {
+    /// Each tile is values, then the maximum and the sum; the last ends with the slice.
+    pub(crate) tiles: &'a [f32],
+    /// Floats from one tile to the next.
+    pub(crate) step: usize,
+    pub(crate) v_stride: usize,
+    /// Room for two factors a tile.
+    pub(crate) factors: &'a mut Vec<f32>,
+    /// `v_stride + 2` floats.
+    pub(crate) state: &'a mut [f32],
 }
+
+/// A kernel that merges tiles from left to right.
+///
+/// # Safety
+/// The CPU has the kernel's instruction set.
+pub(crate) type MergeFn = unsafe fn(&mut MergeArgs<'_>);
+
+/// Queries that share the loads of keys and values. Six, by four vectors, are 24 sums that wait for no other, and a load feeds
+/// six fused multiply-adds; with 16 registers they are twelve.
+const GROUP: usize = 6;
+
+/// Floats of scratch that a tile of `n` queries takes: decoded keys and values, weights, and a few numbers a query.
+pub(crate) const fn scratch_len(head_dim: usize, v_stride: usize, n: usize) -> usize {
+    KV_PAGE * (head_dim + v_stride + n) + 4 * n.next_multiple_of(16)
+}
+
+/// The parts of the scratch.
+#[derive(Clone, Copy)]
+struct Scratch {
+    /// `[head_dim][KV_PAGE]`.
+    keys: *mut f32,
+    /// `[KV_PAGE][v_stride]`.
+    values: *mut f32,
+    /// `[queries][KV_PAGE]`: scores, then weights.
+    weights: *mut f32,
+    /// For each query the factor of its state, that of the page, the page's sum, and the state's.
+    factors: [*mut f32; 4],
+}
+
+impl TileArgs<'_> {
+    /// # Safety
+    /// As for [`TileFn`].
+    #[inline(always)]
+    unsafe fn parts(&self) -> Scratch {
+        // SAFETY: within `scratch_len` floats.
+        unsafe {
+            let values = self.scratch.add(KV_PAGE * self.head_dim);
+            let weights = values.add(KV_PAGE * self.v_stride);
+            let n = self.queries.len();
+            let factors = [0, 1, 2, 3].map(|i| weights.add(KV_PAGE * n + i * n.next_multiple_of(16)));
+            Scratch { keys: self.scratch, values, weights, factors }
+        }
+    }
+}
+
+impl Scratch {
+    /// The rows and factors of the queries from number `first` on.
+    ///
+    /// # Safety
+    /// There are more queries than `first`.
+    #[inline(always)]
+    unsafe fn of(self, first: usize) -> Scratch {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            let factors = self.factors.map(|f| f.add(first));
+            Scratch { weights: self.weights.add(first * KV_PAGE), factors, ..self }
+        }
+    }
+}
+
+/// The positions that any of the queries sees. One that only some of them see has weight 0 for the others, which changes no
+/// bit.
+#[inline(always)]
+fn span(queries: &[Query]) -> Range<usize> {
+    let (mut lo, mut hi) = (KV_PAGE, 0);
+    for query in queries {
+        lo = if query.lo < lo { query.lo } else { lo };
+        hi = if query.hi > hi { query.hi } else { hi };
+    }
+    lo..hi
+}
+
+/// Runs `$body` for groups of queries of nearly the same size, where `$q` is a constant: the group's size. `$first` is the
+/// number of its first query. A macro, since a closure may not inherit the caller's features.
+macro_rules! for_each_group {
+    ($queries:expr, |$group:ident: [$q:ident], $first:ident| $body:expr) => {{
+        let mut $first = 0;
+        while $first < $queries.len() {
+            let left = $queries.len() - $first;
+            let size = left.div_ceil(left.div_ceil($crate::kernels::attention::GROUP));
+            for_each_group!(@ $queries, $group, $q, $first, size, $body, 6 5 4 3 2 1);
+            $first += size;
+        }
+    }};
+    (@ $queries:expr, $group:ident, $q:ident, $first:ident, $size:ident, $body:expr, $($n:literal)*) => {
+        $(if $size == $n {
+            const $q: usize = $n;
+            if let Some($group) = $queries[$first..].first_chunk::<$q>() {
+                $body
+            }
+        })*
+    };
+}
+use for_each_group;
 
 /// # Safety
 /// As for [`TileFn`].
 #[inline(always)]
 pub(crate) unsafe fn tile<S: Simd>(s: S, args: &TileArgs<'_>) {
+    let many = args.queries.len() > GROUP;
     // SAFETY: passed on to the caller.
     unsafe {
+        let scratch = args.parts();
+        let (k, v) = (args.k, args.v);
+        let (keys, values) = (scratch.keys.cast_const().cast(), scratch.values.cast_const().cast());
         match args.kv {
-            KvType::F16 => tile_of::<S, true>(s, args),
-            KvType::F32 => tile_of::<S, false>(s, args),
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn tile_of<S: Simd, const HALF: bool>(s: S, args: &TileArgs<'_>) {
-    let mut queries = args.queries;
-    // SAFETY: passed on to the caller.
-    unsafe {
-        while let Some((four, rest)) = queries.split_first_chunk::<4>() {
-            several::<S, HALF, 4>(s, args, four);
-            queries = rest;
-        }
-        while let Some((one, rest)) = queries.split_first_chunk::<1>() {
-            several::<S, HALF, 1>(s, args, one);
-            queries = rest;
-        }
-    }
-}
-
-/// Loads `LANES` cache elements, of half or of single precision.
-#[inline(always)]
-unsafe fn load<S: Simd, const HALF: bool>(s: S, p: *const u8, at: usize) -> S::F {
-    // SAFETY: the caller vouches for the elements.
-    unsafe { if HALF { s.f_load_f16(p.cast::<u16>().add(at)) } else { s.f_load(p.cast::<f32>().add(at)) } }
-}
-
-/// `Q` queries: scores, their exponentials, weighted values.
-#[inline(always)]
-unsafe fn several<S: Simd, const HALF: bool, const Q: usize>(
-    s: S,
-    args: &TileArgs<'_>,
-    queries: &[Query; Q],
-) {
-    let mut p = [[0.0f32; KV_PAGE]; Q];
-    // SAFETY: passed on to the caller.
-    unsafe {
-        // At least 8 chains at once, to hide the latency of a fused multiply-add.
-        let mut j = 0;
-        while j < KV_PAGE {
-            if Q == 1 && vectors::<S>() >= 8 {
-                scores::<S, HALF, Q, 8>(s, args, queries, &mut p, j);
-                j += 8 * S::LANES;
-            } else if Q == 1 || S::LANES == 16 {
-                scores::<S, HALF, Q, 4>(s, args, queries, &mut p, j);
-                j += 4 * S::LANES;
-            } else {
-                scores::<S, HALF, Q, 2>(s, args, queries, &mut p, j);
-                j += 2 * S::LANES;
+            KvType::F32 => {
+                scores::of_floats::<S, Single>(s, args, k, scratch);
+                weights::weights(s, args, scratch);
+                values::of_floats::<S, Single>(s, args, v, scratch);
             }
-        }
-        for (p, query) in p.iter_mut().zip(queries) {
-            let (m, l) = exponentials(p, args, query.lo, query.hi);
-            *query.out.add(args.v_stride) = m;
-            *query.out.add(args.v_stride + 1) = l;
-        }
-        // A position that only some of the queries see has weight 0 for the others, which changes no bit.
-        let lo = queries.iter().map(|q| q.lo).min().unwrap_or(0);
-        let hi = queries.iter().map(|q| q.hi).max().unwrap_or(0);
-        let mut d = 0;
-        while d < args.v_stride {
-            if Q == 1 && args.v_stride - d >= 8 * S::LANES {
-                values::<S, HALF, Q, 8>(s, args, queries, &p, lo..hi, d);
-                d += 8 * S::LANES;
-            } else if (Q == 1 || S::LANES == 16) && args.v_stride - d >= 4 * S::LANES {
-                values::<S, HALF, Q, 4>(s, args, queries, &p, lo..hi, d);
-                d += 4 * S::LANES;
-            } else if args.v_stride - d >= 2 * S::LANES {
-                values::<S, HALF, Q, 2>(s, args, queries, &p, lo..hi, d);
-                d += 2 * S::LANES;
-            } else {
-                values::<S, HALF, Q, 1>(s, args, queries, &p, lo..hi, d);
-                d += S::LANES;
+            KvType::F16 if many => {
+                elements::decode_halves(s, k, args.head_dim * KV_PAGE, scratch.keys);
+                scores::of_floats::<S, Single>(s, args, keys, scratch);
+                weights::weights(s, args, scratch);
+                elements::decode_halves(s, v, args.v_stride * KV_PAGE, scratch.values);
+                values::of_floats::<S, Single>(s, args, values, scratch);
             }
-        }
-    }
-}
-
-/// Products of `Q` queries with the keys of `V` vectors of positions from `j` on.
-#[inline(always)]
-unsafe fn scores<S: Simd, const HALF: bool, const Q: usize, const V: usize>(
-    s: S,
-    args: &TileArgs<'_>,
-    queries: &[Query; Q],
-    out: &mut [[f32; KV_PAGE]; Q],
-    j: usize,
-) {
-    // SAFETY: `V` vectors from `j` on lie within the page.
-    unsafe {
-        let mut acc = [[s.f_splat(0.0); V]; Q];
-        for d in 0..args.head_dim {
-            let k: [S::F; V] =
-                std::array::from_fn(|v| load::<S, HALF>(s, args.k, d * KV_PAGE + j + v * S::LANES));
-            for (acc, query) in acc.iter_mut().zip(queries) {
-                let q = s.f_splat(*query.q.add(d));
-                for (acc, k) in acc.iter_mut().zip(k) {
-                    *acc = s.f_fma(q, k, *acc);
+            KvType::F16 => {
+                scores::of_floats::<S, Half>(s, args, k, scratch);
+                weights::weights(s, args, scratch);
+                values::of_floats::<S, Half>(s, args, v, scratch);
+            }
+            KvType::Q8_0 => {
+                scores::of_blocks::<S, Bytes>(s, args, scratch);
+                weights::weights(s, args, scratch);
+                if many {
+                    elements::decode_blocks::<S, Bytes>(s, args, scratch.values);
+                    values::of_floats::<S, Single>(s, args, values, scratch);
+                } else {
+                    values::of_blocks::<S, Bytes>(s, args, scratch);
                 }
             }
-        }
-        for (out, acc) in out.iter_mut().zip(acc) {
-            for (v, acc) in acc.into_iter().enumerate() {
-                s.f_store(out.as_mut_ptr().add(j + v * S::LANES), acc);
-            }
-        }
-    }
-}
-
-/// Turns products into weights `exp(score - maximum)`, 0 outside of `lo..hi`; returns the maximum and the sum.
-#[inline(always)]
-pub(crate) fn exponentials(p: &mut [f32; KV_PAGE], args: &TileArgs<'_>, lo: usize, hi: usize) -> (f32, f32) {
-    for v in p.iter_mut() {
-        *v *= args.scale;
-    }
-    if let Some(cap) = args.softcap {
-        softcap(p, cap);
-    }
-    let mut max = [f32::NEG_INFINITY; 16];
-    let (rows, _) = p.as_chunks_mut::<16>();
-    for (i, row) in rows.iter_mut().enumerate() {
-        for (j, (v, m)) in row.iter_mut().zip(&mut max).enumerate() {
-            let at = 16 * i + j;
-            let seen = (at >= lo) & (at < hi);
-            *v = if seen { *v } else { f32::NEG_INFINITY };
-            *m = if *v > *m { *v } else { *m };
-        }
-    }
-    let m = max.iter().fold(f32::NEG_INFINITY, |m, v| if *v > m { *v } else { m });
-    for v in p.iter_mut() {
-        *v = math::exp(*v - m);
-    }
-    let mut partial = [0.0f32; 8];
-    let (rows, _) = p.as_chunks::<8>();
-    for row in rows {
-        for (s, v) in partial.iter_mut().zip(row) {
-            *s += v;
-        }
-    }
-    (m, tree8(partial))
-}
-
-/// Weighted values of `V` vectors of elements from `d` on.
-#[inline(always)]
-unsafe fn values<S: Simd, const HALF: bool, const Q: usize, const V: usize>(
-    s: S,
-    args: &TileArgs<'_>,
-    queries: &[Query; Q],
-    p: &[[f32; KV_PAGE]; Q],
-    seen: std::ops::Range<usize>,
-    d: usize,
-) {
-    // SAFETY: `seen` lies within the page and `V` vectors from `d` on within `v_stride`.
-    unsafe {
-        let mut acc = [[s.f_splat(0.0); V]; Q];
-        for j in seen {
-            let v: [S::F; V] =
-                std::array::from_fn(|v| load::<S, HALF>(s, args.v, j * args.v_stride + d + v * S::LANES));
-            for (acc, p) in acc.iter_mut().zip(p) {
-                let p = s.f_splat(*p.get_unchecked(j));
-                for (acc, v) in acc.iter_mut().zip(v) {
-                    *acc = s.f_fma(p, v, *acc);
+            KvType::Q4_0 => {
+                scores::of_blocks::<S, Nibbles>(s, args, scratch);
+                weights::weights(s, args, scratch);
+                if many {
+                    elements::decode_blocks::<S, Nibbles>(s, args, scratch.values);
+                    values::of_floats::<S, Single>(s, args, values, scratch);
+                } else {
+                    values::of_blocks::<S, Nibbles>(s, args, scratch);
                 }
-            }
-        }
-        for (acc, query) in acc.into_iter().zip(queries) {
-            for (v, acc) in acc.into_iter().enumerate() {
-                s.f_store(query.out.add(d + v * S::LANES), acc);
             }
         }
     }

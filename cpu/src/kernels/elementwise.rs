@@ -92,8 +92,6 @@ kernels! {
     fn combine(x: &[f32], weights: &[f32], out: &mut [f32]);
     /// Writes a row's record.
     fn record(x: &[f32], layout: &ActLayout, out: &mut [u32]);
-    /// Merges an attention tile (values, maximum, sum) into the state that holds the tiles before it.
-    fn merge(state: &mut [f32], tile: &[f32]);
 }
 
 /// The sum of `f` over a row, as the contract has it: element i to partial sum i mod 8, then the tree. `f` takes an element
@@ -327,20 +325,6 @@ pub(crate) fn route(
         scale(weights, r);
     }
     scale(weights, router.scale);
-}
-
-/// Merges `tile` into `state`; both are values, then the maximum and the sum (docs/arithmetic.md, "Attention").
-#[inline(always)]
-pub(crate) fn merge(state: &mut [f32], tile: &[f32]) {
-    let n = state.len() - 2;
-    let (m0, m1) = (state[n], tile[n]);
-    let m = if m1 > m0 { m1 } else { m0 };
-    let (a, b) = (math::exp(m0 - m), math::exp(m1 - m));
-    for (o, t) in state[..n].iter_mut().zip(&tile[..n]) {
-        *o = t.mul_add(b, *o * a);
-    }
-    state[n] = m;
-    state[n + 1] = tile[n + 1].mul_add(b, state[n + 1] * a);
 }
 
 #[inline(always)]

@@ -30,7 +30,7 @@ use simd::Simd;
 pub(crate) use crate::acts::ActLayout;
 use crate::isa::Isa;
 use crate::pack::PackedMatrix;
-pub(crate) use attention::{Query, TileArgs, TileFn};
+pub(crate) use attention::{MergeArgs, MergeFn, Query, TileArgs, TileFn, scratch_len};
 pub(crate) use elementwise::{Elementwise, Norm, Router};
 
 /// A matrix product over packed rows, or a part of it.
@@ -87,6 +87,7 @@ pub(crate) struct Kernels {
     pub(crate) isa: Isa,
     pub(crate) elementwise: Elementwise,
     pub(crate) tile: TileFn,
+    pub(crate) merge: MergeFn,
     /// The kernel for float rows; the portable set has none and goes through `Format::dot_f32`.
     pub(crate) float: Option<FloatFn>,
     matmul: fn(Format) -> Option<MatFn>,
@@ -125,6 +126,7 @@ fn portable_set() -> Kernels {
         isa: Isa::Portable,
         elementwise: elementwise::portable(),
         tile: portable::attention_tile,
+        merge: portable::attention_merge,
         float: None,
         matmul: |_| None,
     }
@@ -268,8 +270,8 @@ mod sets {
     use super::x86::{Avx2, Avx512, AvxVnni, Vnni256};
     use super::*;
 
-    /// The kernels of one instruction set: its features, its token, columns of a matrix tile, columns of a float tile,
-    /// and vectors of positions beside which an attention tile takes 1, 2 or 4 queries.
+    /// The kernels of one instruction set: its features, its token, that of float products, columns of a matrix tile, and
+    /// columns of a float tile.
     macro_rules! set {
         ($name:ident, $features:literal, $token:ty, $float_token:ty, $isa:expr, $cols:literal, $float_cols:literal) => {
             pub(super) fn $name() -> Kernels {
@@ -332,9 +334,15 @@ mod sets {
                     unsafe { attention::tile::<$token>(token(<$token>::new), args) }
                 }
 
+                #[target_feature(enable = $features)]
+                unsafe fn merge(args: &mut MergeArgs<'_>) {
+                    // SAFETY: passed on to the caller, who has the features.
+                    unsafe { attention::merge::<$token>(token(<$token>::new), args) }
+                }
+
                 elementwise::set!($features);
 
-                Kernels { isa: $isa, elementwise: elementwise(), tile, float: Some(float), matmul }
+                Kernels { isa: $isa, elementwise: elementwise(), tile, merge, float: Some(float), matmul }
             }
         };
     }

@@ -4,10 +4,11 @@
 //! something else with them. One block and one column are enough for that, since every column runs the same instructions;
 //! the whole takes a few hundred microseconds.
 
-use llamay_formats::{Format, QuantizedRow};
-use llamay_plan::{Gating, KV_PAGE, KvType, Nonlinearity, NormKind, RopePairs};
+use llamay_formats::{Activation, Format, QuantizedRow};
+use llamay_plan::{Gating, KV_BLOCK, KV_PAGE, KvLayer, KvType, Nonlinearity, NormKind, Plan, RopePairs};
 
 use super::*;
+use crate::kv::KvCache;
 use crate::memory::AlignedBytes;
 use crate::pack::{PackFormat, pack_group};
 
@@ -53,10 +54,11 @@ pub(crate) fn self_test(kernels: &Kernels) -> Result<(), String> {
     let (x, y) = (random.floats(N), random.floats(N));
     let [got, want] = [kernels.elementwise, elementwise::portable()].map(|e| row_kernels(&e, &x, &y));
     same("a norm, rotation or gate", (got, want))?;
-    for kv in [KvType::F16, KvType::F32] {
-        let floats = random.floats(PAGE);
-        let [got, want] = [kernels.tile, portable::attention_tile].map(|tile| attention(tile, kv, &floats));
-        same("its attention", (got, want))?;
+    for kv in KvType::ALL {
+        let Some(cache) = page(kv, &mut random) else { continue };
+        let q = random.floats(2 * HEAD_DIM);
+        let [got, want] = [*kernels, portable_set()].map(|set| attention(&set, &cache, &q));
+        same(&format!("its attention over a cache of {}", kv.name()), (got, want))?;
     }
     Ok(())
 }
@@ -163,38 +165,62 @@ fn row_kernels(e: &Elementwise, x: &[f32], y: &[f32]) -> Vec<f32> {
         (e.gate)(&a, y, Gating::Product(Nonlinearity::Silu), &mut b);
         (e.add_scaled)(&mut b, x, -1.7);
         (e.softcap)(&mut b, 0.5);
-        (e.merge)(&mut b, &a);
     }
     b
 }
 
+/// No whole number of blocks or vectors.
 const HEAD_DIM: usize = 20;
-const V_STRIDE: usize = 32;
-/// Elements of a page: keys, then values.
-const PAGE: usize = KV_PAGE * (HEAD_DIM + V_STRIDE);
 
-/// Two queries against a page; the first elements of the page are the queries too.
-fn attention(tile: TileFn, kv: KvType, page: &[f32]) -> Vec<f32> {
-    let halves: Vec<half::f16> = page.iter().map(|v| half::f16::from_f32(*v)).collect();
-    let base: *const u8 = if kv == KvType::F16 { halves.as_ptr().cast() } else { page.as_ptr().cast() };
-    let mut out = vec![0.0f32; 2 * (V_STRIDE + 2)];
-    let (first, second) = out.split_at_mut(V_STRIDE + 2);
+/// A cache of one head and one full page; `None` where memory is short.
+fn page(kv: KvType, random: &mut Sequence) -> Option<KvCache> {
+    let plan = Plan { kv: vec![KvLayer { heads: 1, head_dim: HEAD_DIM, window: None }], ..Plan::default() };
+    let mut cache = KvCache::new(&plan, kv);
+    cache.reserve(0, 1).ok()?;
+    for at in 0..KV_PAGE {
+        cache.store(0, 0, at, &random.floats(HEAD_DIM), &random.floats(HEAD_DIM));
+    }
+    Some(cache)
+}
+
+/// Two queries against the page, of which the second is merged into a state.
+fn attention(set: &Kernels, cache: &KvCache, q: &[f32]) -> Vec<f32> {
+    let shape = cache.shape(0);
+    let layout = ActLayout::new(Activation::I8x32, HEAD_DIM.next_multiple_of(KV_BLOCK));
+    let words = if shape.kind.is_quantized() { layout.words } else { HEAD_DIM };
+    let mut rows = vec![0u32; 2 * words];
+    for (q, row) in q.chunks_exact(HEAD_DIM).zip(rows.chunks_exact_mut(words)) {
+        if shape.kind.is_quantized() {
+            let mut padded = q.to_vec();
+            padded.resize(layout.k, 0.0);
+            // SAFETY: this machine has the table's instruction set.
+            unsafe { (set.elementwise.record)(&padded, &layout, row) };
+        } else {
+            row.copy_from_slice(bytemuck::cast_slice(q));
+        }
+    }
+    let stride = shape.v_stride + 2;
+    let mut out = vec![0.5f32; 2 * stride];
+    let mut scratch = vec![0.0f32; scratch_len(HEAD_DIM, shape.v_stride, 2)];
     let queries = [
-        Query { q: page.as_ptr(), lo: 0, hi: KV_PAGE, out: first.as_mut_ptr() },
-        Query { q: page[HEAD_DIM..].as_ptr(), lo: 3, hi: 40, out: second.as_mut_ptr() },
+        Query { q: 0, lo: 0, hi: KV_PAGE, out: 0, merge: false },
+        Query { q: words, lo: 3, hi: 40, out: stride, merge: true },
     ];
     let args = TileArgs {
         head_dim: HEAD_DIM,
-        v_stride: V_STRIDE,
+        v_stride: shape.v_stride,
         scale: 0.25,
         softcap: None,
-        kv,
-        k: base,
-        v: base.wrapping_add(KV_PAGE * HEAD_DIM * kv.bytes()),
+        kv: shape.kind,
+        k: cache.page(0, 0).wrapping_add(shape.k(0)),
+        v: cache.page(0, 0).wrapping_add(shape.v(0)),
+        q: rows.as_ptr().cast(),
+        out: out.as_mut_ptr(),
         queries: &queries,
+        scratch: scratch.as_mut_ptr(),
     };
-    // SAFETY: this machine has the kernel's instruction set, and the page and the outputs have these sizes.
-    unsafe { tile(&args) };
+    // SAFETY: this machine has the set's instructions, and the page, the rows, the states and the scratch have these sizes.
+    unsafe { (set.tile)(&args) };
     out
 }
 

@@ -3,12 +3,16 @@
 //! A value of a type that implements [`Simd`] is a proof that the CPU has its features: `new()` is the only way to one.
 //! The kernels are generic over it and always inlined into one `#[target_feature]` wrapper for each instruction set.
 
+use llamay_formats::tree8;
+
 /// Vectors whose lanes are output rows: `LANES` floats, or as many 32-bit integers, or four times as many bytes.
 pub(crate) trait Simd: Copy + Send + Sync + 'static {
-    /// Lanes of a vector.
+    /// Lanes of a vector: 16 or fewer.
     const LANES: usize;
     /// Whether weights that may be above 127 are multiplied less 128, as signed bytes.
     const SIGNED: bool = false;
+    /// Vectors that registers hold, which bounds a register tile.
+    const REGISTERS: usize = 16;
     /// A vector of floats.
     type F: Copy;
     /// A vector of integers.
@@ -34,6 +38,50 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// # Safety
     /// `LANES` floats are writable at `p`.
     unsafe fn f_store(self, p: *mut f32, x: Self::F);
+
+    /// `x` where `a < b`, else `y`.
+    #[inline(always)]
+    fn f_select_lt(self, a: Self::F, b: Self::F, x: Self::F, y: Self::F) -> Self::F {
+        let [a, b, x, mut y] = [a, b, x, y].map(|v| lanes(self, v));
+        for i in 0..Self::LANES {
+            y[i] = if a[i] < b[i] { x[i] } else { y[i] };
+        }
+        // SAFETY: a vector has no more lanes than the array.
+        unsafe { self.f_load(y.as_ptr()) }
+    }
+    /// `a` where it is the greater one, else `b`; so a NaN in `a` is left out.
+    #[inline(always)]
+    fn f_max(self, a: Self::F, b: Self::F) -> Self::F {
+        self.f_select_lt(b, a, a, b)
+    }
+    /// The greatest lane of a vector without NaN; either zero of two.
+    #[inline(always)]
+    fn f_max_of_lanes(self, a: Self::F) -> f32 {
+        lanes(self, a)[..Self::LANES].iter().fold(f32::NEG_INFINITY, |m, v| if *v > m { *v } else { m })
+    }
+    /// Adds the integer in the lowest 9 bits of `n` to the exponent of `y`: the product with a power of two, as long as it
+    /// is a normal number.
+    #[inline(always)]
+    fn f_add_exponent(self, y: Self::F, n: Self::F) -> Self::F {
+        let (mut y, n) = (lanes(self, y), lanes(self, n));
+        for (y, n) in y.iter_mut().zip(n) {
+            *y = f32::from_bits(y.to_bits().wrapping_add(n.to_bits() << 23));
+        }
+        // SAFETY: as above.
+        unsafe { self.f_load(y.as_ptr()) }
+    }
+    /// The sum of all lanes of some vectors, a multiple of 8 of them, as the contract has it: eight strided partial sums and
+    /// the tree.
+    #[inline(always)]
+    fn strided_sum(self, v: &[Self::F]) -> f32 {
+        let mut partial = [0.0f32; 8];
+        for (i, v) in v.iter().enumerate() {
+            for (lane, x) in lanes(self, *v)[..Self::LANES].iter().enumerate() {
+                partial[(i * Self::LANES + lane) % 8] += x;
+            }
+        }
+        tree8(partial)
+    }
 
     /// Asks for the cache line at `p`, which may be any address.
     fn prefetch(self, p: *const u8);
@@ -82,6 +130,34 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
             self.i_load(lanes.as_ptr().cast())
         }
     }
+    /// `LANES` unsigned bytes, widened to 32 bits.
+    ///
+    /// # Safety
+    /// They are readable at `p`.
+    #[inline(always)]
+    unsafe fn i_load_u8(self, p: *const u8) -> Self::I {
+        let mut wide = [0u32; 16];
+        for (i, wide) in wide.iter_mut().enumerate().take(Self::LANES) {
+            // SAFETY: the caller vouches for `LANES` bytes.
+            *wide = u32::from(unsafe { *p.add(i) });
+        }
+        // SAFETY: a vector has no more lanes than the array.
+        unsafe { self.i_load(wide.as_ptr().cast()) }
+    }
+    /// As [`Simd::i_load_u8`], for signed bytes.
+    ///
+    /// # Safety
+    /// `LANES` bytes are readable at `p`.
+    #[inline(always)]
+    unsafe fn i_load_i8(self, p: *const i8) -> Self::I {
+        let mut wide = [0i32; 16];
+        for (i, wide) in wide.iter_mut().enumerate().take(Self::LANES) {
+            // SAFETY: the caller vouches for `LANES` bytes.
+            *wide = i32::from(unsafe { *p.add(i) });
+        }
+        // SAFETY: a vector has no more lanes than the array.
+        unsafe { self.i_load(wide.as_ptr().cast()) }
+    }
     /// `LANES` pairs of unsigned bytes, widened to 16 bits: lane `r` holds the pair of row `r`.
     ///
     /// # Safety
@@ -106,6 +182,25 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// # Safety
     /// 32 bytes are readable at `a`.
     unsafe fn dot32(self, q: &[Self::I; 8], max: i32, a: *const i8, init: Self::I) -> Self::I;
+    /// Dot products of 32 bytes, each 128 above a quant of -127..=127, with 32 activations of each of `C` columns: the quants'
+    /// products. `offsets` are -128 times the sums of the activations.
+    ///
+    /// # Safety
+    /// 32 bytes are readable at each of `a`.
+    #[inline(always)]
+    unsafe fn dots32_offset<const C: usize>(
+        self,
+        q: &[Self::I; 8],
+        a: [*const i8; C],
+        offsets: [i32; C],
+    ) -> [Self::I; C] {
+        let mut dots = offsets.map(|offset| self.i_splat(offset));
+        for (dot, a) in dots.iter_mut().zip(a) {
+            // SAFETY: passed on to the caller.
+            *dot = unsafe { self.dot32(q, 255, a, *dot) };
+        }
+        dots
+    }
     /// `acc` plus `scale` times each row's dot product of `4 * N` weights (`q[FIRST..FIRST + N]`) with as many
     /// activations; no weight is above `max`, a constant, and `N` is 4 or 8.
     ///
@@ -119,6 +214,15 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
         scale: Self::I,
         acc: Self::I,
     ) -> Self::I;
+}
+
+/// A vector's lanes, and zeros behind them.
+#[inline(always)]
+fn lanes<S: Simd>(s: S, v: S::F) -> [f32; 16] {
+    let mut lanes = [0.0; 16];
+    // SAFETY: a vector has no more lanes than the array.
+    unsafe { s.f_store(lanes.as_mut_ptr(), v) };
+    lanes
 }
 
 /// Four activation bytes as one integer, to be spread over all lanes.

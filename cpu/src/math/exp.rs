@@ -2,13 +2,22 @@
 
 use super::{ROUND, flush, with_sign};
 
-const LOG2_E: f32 = f32::from_bits(0x3fb8_aa3b);
+pub(crate) const LOG2_E: f32 = f32::from_bits(0x3fb8_aa3b);
 /// ln 2 in two parts: `x − k · LN2_HI` is exact in one fma for every x that `exp` takes.
-const LN2_HI: f32 = f32::from_bits(0x3f31_7218);
-const LN2_LO: f32 = f32::from_bits(0xb102_e308);
+pub(crate) const LN2_HI: f32 = f32::from_bits(0x3f31_7218);
+pub(crate) const LN2_LO: f32 = f32::from_bits(0xb102_e308);
+
+/// expm1(r) = r + r² q(r) for |r| ≤ 0.3466, relative error 2^-26.1: the coefficients of q, the highest power first.
+pub(crate) const EXPM1: [f32; 5] = [
+    f32::from_bits(0x3ab5_cb63),
+    f32::from_bits(0x3c09_12a0),
+    f32::from_bits(0x3d2a_ab7b),
+    f32::from_bits(0x3e2a_aa5a),
+    f32::from_bits(0x3eff_ffff),
+];
 
 /// Below this exp is 0: e^-87.3 is the last round figure that is a normal number.
-const EXP_MIN: f32 = -87.3;
+pub(crate) const EXP_MIN: f32 = -87.3;
 /// ln(f32::MAX). Above it exp is infinite.
 const EXP_MAX: f32 = f32::from_bits(0x42b1_7217);
 
@@ -20,12 +29,11 @@ fn reduce(x: f32) -> (i32, f32) {
     let r = k.mul_add(-LN2_HI, x);
     let r = k.mul_add(-LN2_LO, r);
 
-    // expm1(r) = r + r² q(r); relative error 2^-26.1.
-    let q = f32::from_bits(0x3ab5_cb63);
-    let q = q.mul_add(r, f32::from_bits(0x3c09_12a0));
-    let q = q.mul_add(r, f32::from_bits(0x3d2a_ab7b));
-    let q = q.mul_add(r, f32::from_bits(0x3e2a_aa5a));
-    let q = q.mul_add(r, f32::from_bits(0x3eff_ffff));
+    let q = EXPM1[0];
+    let q = q.mul_add(r, EXPM1[1]);
+    let q = q.mul_add(r, EXPM1[2]);
+    let q = q.mul_add(r, EXPM1[3]);
+    let q = q.mul_add(r, EXPM1[4]);
     (t.to_bits().wrapping_sub(ROUND.to_bits()) as i32, (r * r).mul_add(q, r))
 }
 

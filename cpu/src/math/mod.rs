@@ -30,6 +30,7 @@ mod relu;
 mod trig;
 
 pub use erf::{erf, gelu_erf};
+pub(crate) use exp::{EXP_MIN, EXPM1, LN2_HI, LN2_LO, LOG2_E};
 pub use exp::{exp, gelu_tanh, sigmoid, silu, tanh};
 pub use recip::{div_newton, recip, recip_newton, rsqrt};
 pub use relu::{clipped_swiglu, relu, relu_squared};
@@ -37,7 +38,7 @@ pub use trig::{MAX_ANGLE, sin_cos};
 
 /// Adding this to |x| < 2²² rounds x to the nearest integer (ties to even): it leaves no mantissa bits for a fraction.
 /// The integer is then in the low mantissa bits, in two's complement.
-const ROUND: f32 = 12_582_912.0; // 1.5 × 2²³
+pub(crate) const ROUND: f32 = 12_582_912.0; // 1.5 × 2²³
 
 /// `+0` instead of zeros and subnormals.
 #[inline(always)]

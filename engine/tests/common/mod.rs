@@ -44,7 +44,12 @@ pub(crate) fn with_no_repack(isa: Isa, threads: usize) -> Options {
 
 /// The same with a cache of single precision.
 pub(crate) fn with_f32_cache(isa: Isa, threads: usize) -> Options {
-    Options { kv: KvType::F32, ..with(isa, threads) }
+    with_cache(KvType::F32, isa, threads)
+}
+
+/// The same with a cache of any type.
+pub(crate) fn with_cache(kv: KvType, isa: Isa, threads: usize) -> Options {
+    Options { kv, ..with(isa, threads) }
 }
 
 /// Tokens of a generated vocabulary, in no particular order.

@@ -28,6 +28,21 @@ macro_rules! op {
     }};
 }
 
+/// The balanced sum of eight lanes.
+///
+/// # Safety
+/// The CPU has AVX.
+#[inline(always)]
+pub(super) unsafe fn tree(sum: __m256) -> f32 {
+    op!({
+        // Neighbours are added, then pairs of neighbours.
+        let sum = _mm256_hadd_ps(sum, sum);
+        let sum = _mm256_hadd_ps(sum, sum);
+        let high = _mm256_extractf128_ps::<1>(sum);
+        _mm_cvtss_f32(_mm_add_ss(_mm256_castps256_ps128(sum), high))
+    })
+}
+
 impl Avx2 {
     /// Byte products summed in pairs to 16 bits, over `q[first..first + n]`; the sum must fit 16 bits.
     ///
@@ -101,6 +116,39 @@ impl Simd for Avx2 {
     unsafe fn f_store(self, p: *mut f32, x: __m256) {
         op!(_mm256_storeu_ps(p, x))
     }
+    #[inline(always)]
+    fn f_select_lt(self, a: __m256, b: __m256, x: __m256, y: __m256) -> __m256 {
+        op!(_mm256_blendv_ps(y, x, _mm256_cmp_ps::<_CMP_LT_OQ>(a, b)))
+    }
+    #[inline(always)]
+    fn f_max(self, a: __m256, b: __m256) -> __m256 {
+        op!(_mm256_max_ps(a, b))
+    }
+    #[inline(always)]
+    fn f_max_of_lanes(self, a: __m256) -> f32 {
+        op!({
+            let m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+            let m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+            _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)))
+        })
+    }
+    #[inline(always)]
+    fn f_add_exponent(self, y: __m256, n: __m256) -> __m256 {
+        op!({
+            let n = _mm256_slli_epi32::<23>(_mm256_castps_si256(n));
+            _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(y), n))
+        })
+    }
+    #[inline(always)]
+    fn strided_sum(self, v: &[__m256]) -> f32 {
+        op!({
+            let mut sum = _mm256_setzero_ps();
+            for v in v {
+                sum = _mm256_add_ps(sum, *v);
+            }
+            tree(sum)
+        })
+    }
 
     #[inline(always)]
     fn prefetch(self, p: *const u8) {
@@ -158,6 +206,14 @@ impl Simd for Avx2 {
         op!(_mm256_i32gather_epi32::<4>(table.as_ptr().cast(), index))
     }
     #[inline(always)]
+    unsafe fn i_load_u8(self, p: *const u8) -> __m256i {
+        op!(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast())))
+    }
+    #[inline(always)]
+    unsafe fn i_load_i8(self, p: *const i8) -> __m256i {
+        op!(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p.cast())))
+    }
+    #[inline(always)]
     unsafe fn pairs_u8(self, p: *const u8) -> __m256i {
         op!(_mm256_cvtepu8_epi16(_mm_loadu_si128(p.cast())))
     }
@@ -199,6 +255,30 @@ impl Simd for Avx2 {
                 }
                 sum
             }
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn dots32_offset<const C: usize>(
+        self,
+        q: &[__m256i; 8],
+        a: [*const i8; C],
+        _offsets: [i32; C],
+    ) -> [__m256i; C] {
+        op!({
+            let (ones, flip) = (_mm256_set1_epi16(1), _mm256_set1_epi8(-128));
+            let mut sums = [_mm256_setzero_si256(); C];
+            for (s, q) in q.iter().enumerate() {
+                // A quant's sign moves to the activation. A pair is at most 2 * 127 * 127: 32258.
+                let quants = _mm256_xor_si256(*q, flip);
+                let magnitudes = _mm256_abs_epi8(quants);
+                for (sum, a) in sums.iter_mut().zip(a) {
+                    let signed = _mm256_sign_epi8(_mm256_set1_epi32(four(a.add(4 * s))), quants);
+                    let pairs = _mm256_maddubs_epi16(magnitudes, signed);
+                    *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
+                }
+            }
+            sums
         })
     }
 

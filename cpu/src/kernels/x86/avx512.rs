@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Vnni256;
+use super::avx2::tree;
 use crate::kernels::simd::{Simd, four};
 
 /// Proof that the CPU has what [`Vnni256`] asks for and AVX-512 DQ, at full width.
@@ -28,6 +29,7 @@ macro_rules! op {
 
 impl Simd for Avx512 {
     const LANES: usize = 16;
+    const REGISTERS: usize = 32;
     type F = __m512;
     type I = __m512i;
 
@@ -66,6 +68,41 @@ impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn f_store(self, p: *mut f32, x: __m512) {
         op!(_mm512_storeu_ps(p, x))
+    }
+    #[inline(always)]
+    fn f_select_lt(self, a: __m512, b: __m512, x: __m512, y: __m512) -> __m512 {
+        op!(_mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b), y, x))
+    }
+    #[inline(always)]
+    fn f_max(self, a: __m512, b: __m512) -> __m512 {
+        op!(_mm512_max_ps(a, b))
+    }
+    #[inline(always)]
+    fn f_max_of_lanes(self, a: __m512) -> f32 {
+        op!({
+            let m = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a));
+            let m = _mm_max_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps::<1>(m));
+            let m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+            _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)))
+        })
+    }
+    #[inline(always)]
+    fn f_add_exponent(self, y: __m512, n: __m512) -> __m512 {
+        op!({
+            let n = _mm512_slli_epi32::<23>(_mm512_castps_si512(n));
+            _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(y), n))
+        })
+    }
+    #[inline(always)]
+    fn strided_sum(self, v: &[__m512]) -> f32 {
+        op!({
+            let mut sum = _mm256_setzero_ps();
+            for v in v {
+                sum = _mm256_add_ps(sum, _mm512_castps512_ps256(*v));
+                sum = _mm256_add_ps(sum, _mm512_extractf32x8_ps::<1>(*v));
+            }
+            tree(sum)
+        })
     }
 
     #[inline(always)]
@@ -118,6 +155,14 @@ impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn gather(self, table: &[u32], index: __m512i) -> __m512i {
         op!(_mm512_i32gather_epi32::<4>(index, table.as_ptr().cast()))
+    }
+    #[inline(always)]
+    unsafe fn i_load_u8(self, p: *const u8) -> __m512i {
+        op!(_mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast())))
+    }
+    #[inline(always)]
+    unsafe fn i_load_i8(self, p: *const i8) -> __m512i {
+        op!(_mm512_cvtepi8_epi32(_mm_loadu_si128(p.cast())))
     }
     #[inline(always)]
     unsafe fn pairs_u8(self, p: *const u8) -> __m512i {

@@ -43,7 +43,7 @@ macro_rules! same_as_avx2_unsafe {
 
 /// A token whose instruction set adds the two VNNI instructions to AVX2's.
 macro_rules! vnni256 {
-    ($(#[$doc:meta])* $name:ident: [$($feature:tt)*], $dpbusd:ident, $dpwssd:ident) => {
+    ($(#[$doc:meta])* $name:ident: [$($feature:tt)*], $registers:literal, $dpbusd:ident, $dpwssd:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy)]
         pub(crate) struct $name(Avx2);
@@ -56,6 +56,7 @@ macro_rules! vnni256 {
 
         impl Simd for $name {
             const LANES: usize = 8;
+            const REGISTERS: usize = $registers;
             type F = __m256;
             type I = __m256i;
 
@@ -65,6 +66,11 @@ macro_rules! vnni256 {
                 fn f_mul(a: __m256, b: __m256) -> __m256;
                 fn f_fma(a: __m256, b: __m256, c: __m256) -> __m256;
                 fn f_from_i(a: __m256i) -> __m256;
+                fn f_select_lt(a: __m256, b: __m256, x: __m256, y: __m256) -> __m256;
+                fn f_max(a: __m256, b: __m256) -> __m256;
+                fn f_max_of_lanes(a: __m256) -> f32;
+                fn f_add_exponent(y: __m256, n: __m256) -> __m256;
+                fn strided_sum(v: &[__m256]) -> f32;
                 fn prefetch(p: *const u8) -> ();
                 fn i_splat(x: i32) -> __m256i;
                 fn i_and(a: __m256i, b: __m256i) -> __m256i;
@@ -80,6 +86,8 @@ macro_rules! vnni256 {
                 fn f_load_bf16(p: *const u16) -> __m256;
                 fn f_store(p: *mut f32, x: __m256) -> ();
                 fn i_load(p: *const u8) -> __m256i;
+                fn i_load_u8(p: *const u8) -> __m256i;
+                fn i_load_i8(p: *const i8) -> __m256i;
                 fn gather(table: &[u32], index: __m256i) -> __m256i;
                 fn pairs_u8(p: *const u8) -> __m256i;
                 fn pairs_i8(p: *const u8) -> __m256i;
@@ -139,9 +147,9 @@ macro_rules! vnni256 {
 
 vnni256! {
     /// Proof that the CPU has AVX-VNNI, and what [`Avx2`] asks for.
-    AvxVnni: ["avxvnni"], _mm256_dpbusd_avx_epi32, _mm256_dpwssd_avx_epi32
+    AvxVnni: ["avxvnni"], 16, _mm256_dpbusd_avx_epi32, _mm256_dpwssd_avx_epi32
 }
 vnni256! {
     /// Proof that the CPU has AVX-512 F, BW, VL and VNNI, and what [`Avx2`] asks for.
-    Vnni256: ["avx512f" "avx512bw" "avx512vl" "avx512vnni"], _mm256_dpbusd_epi32, _mm256_dpwssd_epi32
+    Vnni256: ["avx512f" "avx512bw" "avx512vl" "avx512vnni"], 32, _mm256_dpbusd_epi32, _mm256_dpwssd_epi32
 }
