@@ -69,7 +69,7 @@ fn as_json(cpu: &CpuBackend, threads: usize) -> Value {
         "cpu": {
             "isa": cpu.isa().name(),
             "isas": isa_names(&Isa::available()),
-            "isas_built": isa_names(Isa::ALL),
+            "isas_built": isa_names(Isa::BUILT),
             "threads": threads,
             "threads_why": llamay_cpu::pool::describe(),
         },

@@ -76,6 +76,17 @@ pub(crate) const fn unsigned(table: &[i8; 16], offset: i8) -> [u8; 16] {
     out
 }
 
+/// A table with an offset of 128 for byte products of signed weights.
+pub(crate) const fn signed(table: &[u8; 16]) -> [u8; 16] {
+    let mut out = *table;
+    let mut i = 0;
+    while i < 16 {
+        out[i] ^= 0x80;
+        i += 1;
+    }
+    out
+}
+
 /// All columns of `args`, `COLS` at a time.
 ///
 /// # Safety
@@ -100,6 +111,8 @@ unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(s: S, args: &MatAr
     let lanes = S::LANES;
     let n_scales = 1 + usize::from(K::MIN);
     let words = const { K::BITS as usize };
+    // An offset of 128 that the weights come without.
+    let signed_128 = S::SIGNED && matches!(K::OFFSET, Some(2));
     let block_bytes = words * 4 * lanes;
     let layout = args.layout;
     let n_blocks = layout.n_blocks;
@@ -121,14 +134,19 @@ unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(s: S, args: &MatAr
                 }
                 let mut q = unpack32::<S>(s, K::BITS, quants.add(b * block_bytes));
                 if let Some(table) = K::TABLE {
+                    let table = if signed_128 { &signed(table) } else { table };
                     for q in &mut q {
                         *q = s.lookup(table, *q);
+                    }
+                } else if signed_128 {
+                    for q in &mut q {
+                        *q = s.without_128(*q);
                     }
                 }
                 for c in 0..C {
                     let init = match K::OFFSET {
-                        Some(which) => s.i_splat(*x[c].add(layout.negatives(which)).cast::<i32>().add(b)),
-                        None => s.i_splat(0),
+                        Some(which) if !signed_128 => s.i_splat(*x[c].add(layout.negatives(which)).cast::<i32>().add(b)),
+                        _ => s.i_splat(0),
                     };
                     let isum = s.f_from_i(s.dot32(&q, K::MAX, x[c].add(32 * b).cast(), init));
                     let t = if K::MIN {

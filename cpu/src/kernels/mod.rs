@@ -5,14 +5,16 @@ mod elementwise;
 pub(crate) mod portable;
 mod simd;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod block;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod float;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod superblock;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod unpack;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod aarch64;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86;
 
@@ -99,7 +101,17 @@ impl Kernels {
             Isa::Avx512x256 if isa.is_available() => sets::vnni256(),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512x512 if isa.is_available() => sets::avx512(),
-            Isa::Portable | Isa::Avx2 | Isa::Avx512x256 | Isa::Avx512x512 => portable_set(),
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon if isa.is_available() => sets::neon(),
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonDotprod if isa.is_available() => sets::dotprod(),
+            Isa::Portable
+            | Isa::Avx2
+            | Isa::Avx512x256
+            | Isa::Avx512x512
+            | Isa::Neon
+            | Isa::NeonDotprod
+            | Isa::NeonI8mm => portable_set(),
         }
     }
 
@@ -130,11 +142,11 @@ const PANEL: usize = 128;
 
 /// How far ahead of its use a decode asks for weights, in bytes: the hardware's own prefetch stays within 20 lines, and
 /// at some 15 GB/s a memory latency of 150 ns is 2 KiB.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const AHEAD: usize = 4096;
 
 /// Asks for the `bytes` that lie [`AHEAD`] of `p`.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 fn prefetch_ahead<S: Simd>(s: S, p: *const u8, bytes: usize) {
     for line in (0..bytes).step_by(64) {
@@ -155,7 +167,7 @@ struct Tile {
 ///
 /// A macro and not a function that takes a closure: a closure that is not inlined has none of its caller's target
 /// features, and every intrinsic in it becomes a call.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! for_each_tile {
     ($args:ident, $cols:ident, |$tile:ident| $body:expr) => {
         for panel in (0..$args.n_cols).step_by($crate::kernels::PANEL) {
@@ -172,7 +184,7 @@ macro_rules! for_each_tile {
         }
     };
 }
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use for_each_tile;
 
 impl MatArgs<'_> {
@@ -227,10 +239,13 @@ fn tree_f<S: Simd>(s: S, v: [S::F; 8]) -> S::F {
     )
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod sets {
     //! One wrapper a kernel and instruction set: the only places where target features are switched on.
 
+    #[cfg(target_arch = "aarch64")]
+    use super::aarch64::{DotProd, Neon};
+    #[cfg(target_arch = "x86_64")]
     use super::x86::{Avx2, Avx512, Vnni256};
     use super::*;
 
@@ -297,7 +312,9 @@ mod sets {
         };
     }
 
+    #[cfg(target_arch = "x86_64")]
     set!(avx2, "avx2,fma,f16c", Avx2, Avx2, Isa::Avx2, 4, 3);
+    #[cfg(target_arch = "x86_64")]
     set!(
         vnni256,
         "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni",
@@ -307,6 +324,7 @@ mod sets {
         8,
         6
     );
+    #[cfg(target_arch = "x86_64")]
     set!(
         avx512,
         "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni",
@@ -316,4 +334,9 @@ mod sets {
         8,
         6
     );
+
+    #[cfg(target_arch = "aarch64")]
+    set!(neon, "neon", Neon, Neon, Isa::Neon, 4, 3);
+    #[cfg(target_arch = "aarch64")]
+    set!(dotprod, "neon,dotprod", DotProd, Neon, Isa::NeonDotprod, 4, 3);
 }

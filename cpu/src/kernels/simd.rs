@@ -7,6 +7,9 @@
 pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Lanes of a vector.
     const LANES: usize;
+    /// Whether byte products take both factors signed, so that no weight may be above 127: formats with an offset of 128
+    /// come without it ([`Simd::without_128`]), the others as they are.
+    const SIGNED: bool = false;
     /// A vector of floats.
     type F: Copy;
     /// A vector of integers.
@@ -50,6 +53,10 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn i_shr<const N: u32>(self, a: Self::I) -> Self::I;
     /// Each byte of `q`, below 16, as the entry of the table that it numbers.
     fn lookup(self, table: &[u8; 16], q: Self::I) -> Self::I;
+    /// Weights with an offset of 128 as byte products take them: where [`Simd::SIGNED`], without it; else as they are.
+    fn without_128(self, q: Self::I) -> Self::I {
+        q
+    }
     /// # Safety
     /// `4 * LANES` bytes are readable at `p`.
     unsafe fn i_load(self, p: *const u8) -> Self::I;
@@ -66,7 +73,7 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// `acc + w.0 * a.0 + w.1 * a.1` over the two 16-bit halves of each lane.
     fn madd_pairs(self, acc: Self::I, w: Self::I, a: Self::I) -> Self::I;
 
-    // Dot products of unsigned weight bytes with signed activation bytes.
+    // Dot products of weight bytes (unsigned, but for `SIGNED`) with signed activation bytes.
     /// The first of each lane's pair of 16-bit factors, in the form that [`Simd::dot_scaled`] takes.
     fn scale_low(self, pairs: Self::I) -> Self::I;
     /// The second of each lane's pair.

@@ -3,7 +3,7 @@
 
 use llamay_formats::{iq4_nl, span_len};
 
-use super::block::unsigned;
+use super::block::{signed, unsigned};
 use super::simd::{Simd, four};
 use super::unpack::{BITS_2, BITS_3, BITS_4, BITS_5, BITS_6, unpack32, words32};
 use super::{MatArgs, Tile, for_each_tile};
@@ -146,6 +146,7 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
         let mut msum = [s.i_splat(0); C];
         for half in 0..4 {
             if let Some(table) = K::TABLE {
+                let table = if S::SIGNED { &signed(table) } else { table };
                 let factors = s.pairs_i8(block.add(half * 2 * lanes));
                 let sums_at = layout.more + 2 * (8 * b + 2 * half);
                 for (sub, which) in [(2 * half, 1), (2 * half + 1, 1 << 16)] {
@@ -162,7 +163,10 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
                     }
                 }
                 for c in 0..C {
-                    msum[c] = s.madd_pairs(msum[c], factors, s.i_splat(four(x[c].add(sums_at).cast())));
+                    // Signed weights have no offset to take off.
+                    if !S::SIGNED {
+                        msum[c] = s.madd_pairs(msum[c], factors, s.i_splat(four(x[c].add(sums_at).cast())));
+                    }
                 }
             } else if K::RUN == 32 {
                 let factors = s.pairs_u8(block.add(half * 2 * lanes));
