@@ -76,12 +76,12 @@ pub(crate) const fn unsigned(table: &[i8; 16], offset: i8) -> [u8; 16] {
     out
 }
 
-/// A table with an offset of 128 for byte products of signed weights.
-pub(crate) const fn signed(table: &[u8; 16]) -> [u8; 16] {
+/// A table of weights with their offset taken off.
+pub(crate) const fn less(table: &[u8; 16], offset: u8) -> [u8; 16] {
     let mut out = *table;
     let mut i = 0;
     while i < 16 {
-        out[i] ^= 0x80;
+        out[i] = out[i].wrapping_sub(offset);
         i += 1;
     }
     out
@@ -107,7 +107,7 @@ pub(crate) unsafe fn matmul<S: Simd, K: BlockKind, const COLS: usize>(s: S, args
 
 /// One group of rows times `C` columns.
 #[inline(always)]
-unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(s: S, args: &MatArgs<'_>, tile: Tile) {
+pub(super) unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(s: S, args: &MatArgs<'_>, tile: Tile) {
     let lanes = S::LANES;
     let n_scales = 1 + usize::from(K::MIN);
     let words = const { K::BITS as usize };
@@ -134,7 +134,7 @@ unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(s: S, args: &MatAr
                 }
                 let mut q = unpack32::<S>(s, K::BITS, quants.add(b * block_bytes));
                 if let Some(table) = K::TABLE {
-                    let table = if signed_128 { &signed(table) } else { table };
+                    let table = if signed_128 { &less(table, 128) } else { table };
                     for q in &mut q {
                         *q = s.lookup(table, *q);
                     }

@@ -105,6 +105,8 @@ impl Kernels {
             Isa::Neon if isa.is_available() => sets::neon(),
             #[cfg(target_arch = "aarch64")]
             Isa::NeonDotprod if isa.is_available() => sets::dotprod(),
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonI8mm if isa.is_available() => sets::i8mm(),
             Isa::Portable
             | Isa::Avx2
             | Isa::Avx512x256
@@ -244,16 +246,19 @@ mod sets {
     //! One wrapper a kernel and instruction set: the only places where target features are switched on.
 
     #[cfg(target_arch = "aarch64")]
-    use super::aarch64::{DotProd, Neon};
+    use super::aarch64::{DotProd, I8mm, Neon};
     #[cfg(target_arch = "x86_64")]
     use super::x86::{Avx2, Avx512, Vnni256};
     use super::*;
 
     /// The kernels of one instruction set: its features, its token, columns of a matrix tile, columns of a float tile,
-    /// and vectors of positions beside which an attention tile takes 1, 2 or 4 queries.
+    /// and, where they are others than everybody's, the modules of its matrix products.
     macro_rules! set {
-        ($name:ident, $features:literal, $token:ty, $float_token:ty, $isa:expr, $cols:literal, $float_cols:literal) => {
+        ($name:ident, $features:literal, $token:ty, $float_token:ty, $isa:expr, $cols:literal, $float_cols:literal
+         $(, $own:item)?) => {
             pub(super) fn $name() -> Kernels {
+                $($own)?
+
                 /// The token, for callers that were let in by the table.
                 #[inline(always)]
                 fn token<T>(new: fn() -> Option<T>) -> T {
@@ -339,4 +344,15 @@ mod sets {
     set!(neon, "neon", Neon, Neon, Isa::Neon, 4, 3);
     #[cfg(target_arch = "aarch64")]
     set!(dotprod, "neon,dotprod", DotProd, Neon, Isa::NeonDotprod, 4, 3);
+    #[cfg(target_arch = "aarch64")]
+    set!(
+        i8mm,
+        "neon,dotprod,i8mm",
+        I8mm,
+        Neon,
+        Isa::NeonI8mm,
+        16,
+        3,
+        use super::aarch64::smmla::{block, superblock};
+    );
 }

@@ -3,7 +3,7 @@
 
 use llamay_formats::{iq4_nl, span_len};
 
-use super::block::{signed, unsigned};
+use super::block::{less, unsigned};
 use super::simd::{Simd, four};
 use super::unpack::{BITS_2, BITS_3, BITS_4, BITS_5, BITS_6, unpack32, words32};
 use super::{MatArgs, Tile, for_each_tile};
@@ -80,7 +80,7 @@ pub(crate) unsafe fn matmul<S: Simd, K: SuperKind, const COLS: usize>(s: S, args
 
 /// One group of rows times `C` columns.
 #[inline(always)]
-unsafe fn tile_product<S: Simd, K: SuperKind, const C: usize>(s: S, args: &MatArgs<'_>, tile: Tile) {
+pub(super) unsafe fn tile_product<S: Simd, K: SuperKind, const C: usize>(s: S, args: &MatArgs<'_>, tile: Tile) {
     let lanes = S::LANES;
     let n_scales = 1 + usize::from(K::MIN);
     let layout = args.layout;
@@ -146,7 +146,7 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
         let mut msum = [s.i_splat(0); C];
         for half in 0..4 {
             if let Some(table) = K::TABLE {
-                let table = if S::SIGNED { &signed(table) } else { table };
+                let table = if S::SIGNED { &less(table, 128) } else { table };
                 let factors = s.pairs_i8(block.add(half * 2 * lanes));
                 let sums_at = layout.more + 2 * (8 * b + 2 * half);
                 for (sub, which) in [(2 * half, 1), (2 * half + 1, 1 << 16)] {

@@ -50,3 +50,17 @@ pub(super) fn sdot<const LANE: i32>(acc: int32x4_t, w: int8x16_t, a: int8x16_t) 
     }
     acc
 }
+
+/// Adds to the 2 by 2 products of `acc` those of two rows of `w` with two columns of `a`, eight signed bytes each: row `i` with
+/// column `j` in lane `2i + j` (`vmmlaq_s32`).
+#[inline]
+#[target_feature(enable = "neon,i8mm")]
+pub(super) fn smmla(acc: int32x4_t, w: int8x16_t, a: int8x16_t) -> int32x4_t {
+    let mut acc = acc;
+    // SAFETY: registers in, a register out; the CPU has `i8mm`.
+    unsafe {
+        asm!("smmla {acc:v}.4s, {w:v}.16b, {a:v}.16b", acc = inout(vreg) acc, w = in(vreg) w, a = in(vreg) a,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    acc
+}

@@ -50,74 +50,9 @@ impl DotProd {
     }
 }
 
-/// What is the same on plain NEON.
-macro_rules! same_as_neon {
-    ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
-        $(
-            #[inline(always)]
-            fn $name(self, $($arg: $ty),*) -> $ret {
-                self.0.$name($($arg),*)
-            }
-        )*
-    };
-}
-
-/// The loads and stores that are the same on plain NEON.
-macro_rules! same_as_neon_unsafe {
-    ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
-        $(
-            #[inline(always)]
-            unsafe fn $name(self, $($arg: $ty),*) -> $ret {
-                // SAFETY: passed on to the caller.
-                unsafe { self.0.$name($($arg),*) }
-            }
-        )*
-    };
-}
-
 impl Simd for DotProd {
-    const LANES: usize = 8;
-    const SIGNED: bool = true;
-    type F = float32x4x2_t;
-    type I = int32x4x2_t;
+    super::inherited!();
 
-    same_as_neon! {
-        fn f_splat(x: f32) -> float32x4x2_t;
-        fn f_add(a: float32x4x2_t, b: float32x4x2_t) -> float32x4x2_t;
-        fn f_mul(a: float32x4x2_t, b: float32x4x2_t) -> float32x4x2_t;
-        fn f_fma(a: float32x4x2_t, b: float32x4x2_t, c: float32x4x2_t) -> float32x4x2_t;
-        fn f_from_i(a: int32x4x2_t) -> float32x4x2_t;
-        fn prefetch(p: *const u8) -> ();
-        fn i_splat(x: i32) -> int32x4x2_t;
-        fn i_and(a: int32x4x2_t, b: int32x4x2_t) -> int32x4x2_t;
-        fn i_or(a: int32x4x2_t, b: int32x4x2_t) -> int32x4x2_t;
-        fn i_add(a: int32x4x2_t, b: int32x4x2_t) -> int32x4x2_t;
-        fn i_sub(a: int32x4x2_t, b: int32x4x2_t) -> int32x4x2_t;
-        fn i_mul(a: int32x4x2_t, b: int32x4x2_t) -> int32x4x2_t;
-        fn without_128(a: int32x4x2_t) -> int32x4x2_t;
-        fn lookup(table: &[u8; 16], q: int32x4x2_t) -> int32x4x2_t;
-        fn madd_pairs(acc: int32x4x2_t, w: int32x4x2_t, a: int32x4x2_t) -> int32x4x2_t;
-        fn scale_low(pairs: int32x4x2_t) -> int32x4x2_t;
-        fn scale_high(pairs: int32x4x2_t) -> int32x4x2_t;
-    }
-    same_as_neon_unsafe! {
-        fn f_load(p: *const f32) -> float32x4x2_t;
-        fn f_load_f16(p: *const u16) -> float32x4x2_t;
-        fn f_load_bf16(p: *const u16) -> float32x4x2_t;
-        fn f_store(p: *mut f32, x: float32x4x2_t) -> ();
-        fn i_load(p: *const u8) -> int32x4x2_t;
-        fn pairs_u8(p: *const u8) -> int32x4x2_t;
-        fn pairs_i8(p: *const u8) -> int32x4x2_t;
-    }
-
-    #[inline(always)]
-    fn i_shl<const N: u32>(self, a: int32x4x2_t) -> int32x4x2_t {
-        self.0.i_shl::<N>(a)
-    }
-    #[inline(always)]
-    fn i_shr<const N: u32>(self, a: int32x4x2_t) -> int32x4x2_t {
-        self.0.i_shr::<N>(a)
-    }
     // No weight is above 127 (`SIGNED`), so the bytes of the unsigned planes are their signed selves.
     #[inline(always)]
     unsafe fn dot32(self, q: &[int32x4x2_t; 8], _max: i32, a: *const i8, init: int32x4x2_t) -> int32x4x2_t {
