@@ -107,7 +107,11 @@ pub(crate) unsafe fn matmul<S: Simd, K: BlockKind, const COLS: usize>(s: S, args
 
 /// One group of rows times `C` columns.
 #[inline(always)]
-pub(super) unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(s: S, args: &MatArgs<'_>, tile: Tile) {
+pub(super) unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(
+    s: S,
+    args: &MatArgs<'_>,
+    tile: Tile,
+) {
     let lanes = S::LANES;
     let n_scales = 1 + usize::from(K::MIN);
     let words = const { K::BITS as usize };
@@ -145,7 +149,9 @@ pub(super) unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(s: S, a
                 }
                 for c in 0..C {
                     let init = match K::OFFSET {
-                        Some(which) if !signed_128 => s.i_splat(*x[c].add(layout.negatives(which)).cast::<i32>().add(b)),
+                        Some(which) if !signed_128 => {
+                            s.i_splat(*x[c].add(layout.negatives(which)).cast::<i32>().add(b))
+                        }
                         _ => s.i_splat(0),
                     };
                     let isum = s.f_from_i(s.dot32(&q, K::MAX, x[c].add(32 * b).cast(), init));

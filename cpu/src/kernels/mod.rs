@@ -5,6 +5,8 @@ mod elementwise;
 pub(crate) mod portable;
 mod simd;
 
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod aarch64;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod block;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -13,8 +15,6 @@ mod float;
 mod superblock;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod unpack;
-#[cfg(target_arch = "aarch64")]
-pub(crate) mod aarch64;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86;
 
@@ -341,9 +341,9 @@ mod sets {
     );
 
     #[cfg(target_arch = "aarch64")]
-    set!(neon, "neon", Neon, Neon, Isa::Neon, 4, 3);
+    set!(neon, "neon", Neon, Neon, Isa::Neon, 8, 3);
     #[cfg(target_arch = "aarch64")]
-    set!(dotprod, "neon,dotprod", DotProd, Neon, Isa::NeonDotprod, 4, 3);
+    set!(dotprod, "neon,dotprod", DotProd, Neon, Isa::NeonDotprod, 8, 3);
     #[cfg(target_arch = "aarch64")]
     set!(
         i8mm,

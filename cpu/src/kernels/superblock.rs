@@ -80,7 +80,11 @@ pub(crate) unsafe fn matmul<S: Simd, K: SuperKind, const COLS: usize>(s: S, args
 
 /// One group of rows times `C` columns.
 #[inline(always)]
-pub(super) unsafe fn tile_product<S: Simd, K: SuperKind, const C: usize>(s: S, args: &MatArgs<'_>, tile: Tile) {
+pub(super) unsafe fn tile_product<S: Simd, K: SuperKind, const C: usize>(
+    s: S,
+    args: &MatArgs<'_>,
+    tile: Tile,
+) {
     let lanes = S::LANES;
     let n_scales = 1 + usize::from(K::MIN);
     let layout = args.layout;

@@ -28,9 +28,7 @@ impl I8mm {
     #[inline(always)]
     pub(super) fn less(self, q: int32x4x2_t, offset: u8) -> int32x4x2_t {
         // SAFETY: the token proves NEON.
-        let less = |q| unsafe {
-            vreinterpretq_s32_u8(vsubq_u8(vreinterpretq_u8_s32(q), vdupq_n_u8(offset)))
-        };
+        let less = |q| unsafe { vreinterpretq_s32_u8(vsubq_u8(vreinterpretq_u8_s32(q), vdupq_n_u8(offset))) };
         int32x4x2_t(less(q.0), less(q.1))
     }
 

@@ -1,12 +1,14 @@
 //! The vector types of AArch64.
 //!
 //! A register has four 32-bit lanes. A vector here is a pair of them, eight rows, for three reasons:
-//! - 32 weights of eight rows are 16 registers and a tile's 4 columns have 8 of sums, which leaves 8 of the 32 for
-//!   activations, scales and masks; 16 rows would take all 32 for the weights alone.
+//! - 32 weights of eight rows are 16 of the 32 registers; the rest is for one column's activations and sums, scales and
+//!   masks. 16 rows would take all 32 for the weights alone.
 //! - What a column loads for 32 weights (2 registers of activations, a scale, a sum) serves 16 `sdot`, not 8.
+//! - A tile's 8 columns share the unpacking, some 24 instructions. Their chains live in L1: 2 loads and 2 stores of a
+//!   register a column, which those 16 `sdot` hide.
 //! - The contract's eight partial sums are one vector, so float rows need no kernel of their own.
 //!
-//! Instructions whose intrinsics the oldest supported compiler does not have are in [`asm`].
+//! Instructions that intrinsics do not give are in [`asm`].
 
 /// The part of [`Simd`](super::simd::Simd) that a token has from the one that it wraps: all but the dot products.
 macro_rules! inherited {

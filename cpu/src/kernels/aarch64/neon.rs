@@ -47,16 +47,15 @@ impl Neon {
     unsafe fn sum16(self, q: &[int32x4x2_t; 8], first: usize, n: usize, a: *const i8) -> [Sums16; 2] {
         op!({
             let a0 = bytes(vdupq_n_s32(four(a)));
-            let start = |q| (vmull_s8(vget_low_s8(q), vget_low_s8(a0)), vmull_high_s8(q, a0));
-            let mut sums = [start(bytes(q[first].0)), start(bytes(q[first].1))];
+            let mut sums = [q[first].0, q[first].1].map(|q| {
+                let q = bytes(q);
+                (asm::smull(q, a0), asm::smull2(q, a0))
+            });
             for s in 1..n {
                 let a = bytes(vdupq_n_s32(four(a.add(4 * s))));
                 for (sum, q) in sums.iter_mut().zip([q[first + s].0, q[first + s].1]) {
                     let q = bytes(q);
-                    *sum = (
-                        vmlal_s8(sum.0, vget_low_s8(q), vget_low_s8(a)),
-                        vmlal_high_s8(sum.1, q, a),
-                    );
+                    *sum = (asm::smlal(sum.0, q, a), asm::smlal2(sum.1, q, a));
                 }
             }
             sums

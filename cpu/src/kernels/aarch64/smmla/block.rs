@@ -49,7 +49,8 @@ unsafe fn pairs_product<K: BlockKind, const P: usize>(s: I8mm, args: &MatArgs<'_
         for acc in &mut spans {
             for b in b..(b + span).min(layout.n_blocks) {
                 let of_block = scales.add(b * n_scales * lanes);
-                let d = s.rows_f(if K::BF16_SCALE { s.f_load_bf16(of_block) } else { s.f_load_f16(of_block) });
+                let d =
+                    s.rows_f(if K::BF16_SCALE { s.f_load_bf16(of_block) } else { s.f_load_f16(of_block) });
                 let m = if K::MIN { s.rows_f(s.f_load_f16(of_block.add(lanes))) } else { d };
                 let w = signed_weights(s, K::BITS, offset, K::TABLE, quants.add(b * block_bytes));
                 for (x, acc) in x.iter().zip(acc.iter_mut()) {

@@ -60,13 +60,7 @@ use for_each_tile;
 /// # Safety
 /// `words32(bits)` words of each row are readable at `p`.
 #[inline(always)]
-unsafe fn signed_weights(
-    s: I8mm,
-    bits: u32,
-    offset: u8,
-    table: Option<&[u8; 16]>,
-    p: *const u8,
-) -> Weights {
+unsafe fn signed_weights(s: I8mm, bits: u32, offset: u8, table: Option<&[u8; 16]>, p: *const u8) -> Weights {
     // SAFETY: passed on to the caller.
     let mut q = unsafe { unpack32(s, bits, p) };
     for q in &mut q {
