@@ -183,7 +183,7 @@ fn packed_products_equal_the_reference_dot() {
                     let mut x = activations(&mut random, k, cols);
                     if !matches!(fill, Fill::Random) {
                         // Quants of 127 or -127: of one sign, for the largest sums, or mixed.
-                        let negative = |i: usize| [false, true, i % 3 == 0][i / k % 3];
+                        let negative = |i: usize| [false, true, i.is_multiple_of(3)][i / k % 3];
                         x.iter_mut().enumerate().for_each(|(i, v)| *v = if negative(i) { -1.0 } else { 1.0 });
                     }
                     let got = packed_product(&kernels, format, &w, rows, k, &x);

@@ -25,35 +25,44 @@ use crate::kernels::{MatArgs, Tile, tree_f};
 const WIDE: usize = 8;
 const NARROW: usize = 2;
 
-/// Runs `$body` for each tile of a product, in the order of `for_each_tile`, but for three widths: `$P` is a tile's pairs of
-/// columns, or 0 for a single column.
-macro_rules! for_each_tile {
-    ($args:ident, |$tile:ident, $P:ident| $body:expr) => {
-        for panel in (0..$args.n_cols).step_by($crate::kernels::PANEL) {
-            let end = (panel + $crate::kernels::PANEL).min($args.n_cols);
-            for group in $args.groups.clone() {
-                let mut col = panel;
-                while col < end {
-                    macro_rules! tile {
-                        ($pairs:expr, $n_cols:expr) => {{
-                            const $P: usize = $pairs;
-                            let $tile = $crate::kernels::Tile { group, col, n_cols: $n_cols };
-                            $body;
-                            col += $n_cols;
-                        }};
-                    }
-                    use $crate::kernels::aarch64::smmla::{NARROW, WIDE};
-                    match end - col {
-                        n if n >= 2 * WIDE => tile!(WIDE, 2 * WIDE),
-                        n if n >= 2 * NARROW => tile!(NARROW, 2 * NARROW),
-                        _ => tile!(0, 1),
+/// Defines `matmul` by the module's `pairs_product` and, for columns that are left over, everybody's `tile_product`.
+macro_rules! matmul_by_pairs {
+    ($kind:ident) => {
+        /// All columns of `args`, `COLS` at a time where there are as many.
+        ///
+        /// # Safety
+        /// As for [`MatFn`]($crate::kernels::MatFn).
+        #[inline(always)]
+        pub(crate) unsafe fn matmul<S: Into<I8mm>, K: $kind, const COLS: usize>(s: S, args: &MatArgs<'_>) {
+            use $crate::kernels::PANEL;
+            use $crate::kernels::aarch64::smmla::{NARROW, WIDE};
+            const { assert!(COLS == 2 * WIDE) }
+            let s = s.into();
+            for panel in (0..args.n_cols).step_by(PANEL) {
+                let end = (panel + PANEL).min(args.n_cols);
+                for group in args.groups.clone() {
+                    let mut col = panel;
+                    while col < end {
+                        let n_cols = [COLS, 2 * NARROW].into_iter().find(|n| end - col >= *n).unwrap_or(1);
+                        let tile = Tile { group, col, n_cols };
+                        // SAFETY: the tile lies within `args`; the rest is passed on to the caller.
+                        unsafe {
+                            if n_cols == COLS {
+                                pairs_product::<K, WIDE>(s, args, tile);
+                            } else if n_cols == 2 * NARROW {
+                                pairs_product::<K, NARROW>(s, args, tile);
+                            } else {
+                                tile_product::<I8mm, K, 1>(s, args, tile);
+                            }
+                        }
+                        col += n_cols;
                     }
                 }
             }
         }
     };
 }
-use for_each_tile;
+use matmul_by_pairs;
 
 /// 32 weights of each row from their planes, or through a table of codes, without their offset.
 ///
@@ -91,12 +100,12 @@ impl MatArgs<'_> {
         tile: Tile,
         spans: &[[Pairs<<I8mm as Simd>::F>; P]; 8],
     ) {
-        for p in 0..P {
-            let sums = [0, 1].map(|v| tree_f(s, std::array::from_fn(|i| spans[i][p][v])));
-            for (i, y) in s.apart(sums).into_iter().enumerate() {
-                // SAFETY: passed on to the caller.
-                unsafe { self.store(s, tile.group, tile.col + 2 * p + i, y) };
-            }
+        let sums: [Pairs<<I8mm as Simd>::F>; P] = std::array::from_fn(|p| {
+            std::array::from_fn(|v| tree_f(s, std::array::from_fn(|i| spans[i][p][v])))
+        });
+        for (col, y) in (tile.col..).zip(sums.into_iter().flat_map(|sums| s.apart(sums))) {
+            // SAFETY: passed on to the caller.
+            unsafe { self.store(s, tile.group, col, y) };
         }
     }
 }

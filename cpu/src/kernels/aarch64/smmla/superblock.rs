@@ -2,7 +2,7 @@
 
 use llamay_formats::span_len;
 
-use super::{for_each_tile, signed_weights};
+use super::{matmul_by_pairs, signed_weights};
 use crate::kernels::aarch64::I8mm;
 use crate::kernels::aarch64::i8mm::Pairs;
 use crate::kernels::simd::Simd;
@@ -10,23 +10,7 @@ pub(crate) use crate::kernels::superblock::*;
 use crate::kernels::unpack::words32;
 use crate::kernels::{ActLayout, MatArgs, Tile};
 
-/// All columns of `args`; `COLS` is the widest tile's.
-///
-/// # Safety
-/// As for [`MatFn`](crate::kernels::MatFn).
-#[inline(always)]
-pub(crate) unsafe fn matmul<S, K: SuperKind, const COLS: usize>(s: I8mm, args: &MatArgs<'_>) {
-    for_each_tile!(args, |tile, P| {
-        // SAFETY: the tile lies within `args`; the rest is passed on to the caller.
-        unsafe {
-            if P == 0 {
-                tile_product::<I8mm, K, 1>(s, args, tile);
-            } else {
-                pairs_product::<K, P>(s, args, tile);
-            }
-        }
-    });
-}
+matmul_by_pairs!(SuperKind);
 
 /// Integer sums of a tile.
 type Sums<const P: usize> = [Pairs<<I8mm as Simd>::I>; P];
