@@ -71,7 +71,7 @@ fn as_json(cpu: &CpuBackend, topology: &Topology, threads: usize) -> Value {
         "cpu": {
             "isa": cpu.isa().name(),
             "isas": isa_names(&Isa::available()),
-            "isas_built": isa_names(Isa::ALL),
+            "isas_built": isa_names(Isa::BUILT),
             "threads": threads,
             "threads_why": topology.to_string(),
             "cpus": topology.cpus,

@@ -3,7 +3,7 @@
 use crate::kernels::Kernels;
 use crate::kernels::self_test::self_test;
 
-/// An instruction set that llamay has kernels for, from the least to the most capable.
+/// An instruction set that llamay has kernels for; of one architecture, from the least to the most capable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Isa {
     /// The reference, on any target.
@@ -16,12 +16,35 @@ pub enum Isa {
     Avx512x256,
     /// AVX-512 VNNI on 512-bit registers.
     Avx512x512,
+    /// AArch64 with NEON, which all of them have.
+    Neon,
+    /// NEON and the dot product extension (`FEAT_DotProd`).
+    NeonDotprod,
+    /// NEON, dot products and 8-bit matrix products (`FEAT_I8MM`).
+    NeonI8mm,
 }
 
 impl Isa {
-    /// Every instruction set, from the least to the most capable.
-    pub const ALL: &'static [Isa] =
-        &[Isa::Portable, Isa::Avx2, Isa::AvxVnni, Isa::Avx512x256, Isa::Avx512x512];
+    /// Every instruction set of every architecture.
+    pub const ALL: &'static [Isa] = &[
+        Isa::Portable,
+        Isa::Avx2,
+        Isa::AvxVnni,
+        Isa::Avx512x256,
+        Isa::Avx512x512,
+        Isa::Neon,
+        Isa::NeonDotprod,
+        Isa::NeonI8mm,
+    ];
+
+    /// Those that this program has kernels of, from the least to the most capable.
+    pub const BUILT: &'static [Isa] = if cfg!(target_arch = "x86_64") {
+        &[Isa::Portable, Isa::Avx2, Isa::AvxVnni, Isa::Avx512x256, Isa::Avx512x512]
+    } else if cfg!(target_arch = "aarch64") {
+        &[Isa::Portable, Isa::Neon, Isa::NeonDotprod, Isa::NeonI8mm]
+    } else {
+        &[Isa::Portable]
+    };
 
     /// The name that `LLAMAY_ISA` and `llamay version` use.
     pub const fn name(self) -> &'static str {
@@ -31,6 +54,9 @@ impl Isa {
             Isa::AvxVnni => "avx-vnni",
             Isa::Avx512x256 => "avx512-256",
             Isa::Avx512x512 => "avx512-512",
+            Isa::Neon => "neon",
+            Isa::NeonDotprod => "neon-dotprod",
+            Isa::NeonI8mm => "neon-i8mm",
         }
     }
 
@@ -53,20 +79,32 @@ impl Isa {
             Isa::Avx512x512 => crate::kernels::x86::Avx512::new().is_some(),
             #[cfg(not(target_arch = "x86_64"))]
             Isa::Avx2 | Isa::AvxVnni | Isa::Avx512x256 | Isa::Avx512x512 => false,
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => crate::kernels::aarch64::Neon::new().is_some(),
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonDotprod => crate::kernels::aarch64::DotProd::new().is_some(),
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonI8mm => crate::kernels::aarch64::I8mm::new().is_some(),
+            #[cfg(not(target_arch = "aarch64"))]
+            Isa::Neon | Isa::NeonDotprod | Isa::NeonI8mm => false,
         }
     }
 
     /// The sets that this machine runs, from the least to the most capable.
     pub fn available() -> Vec<Isa> {
-        Isa::ALL.iter().copied().filter(|i| i.is_available()).collect()
+        Isa::BUILT.iter().copied().filter(|i| i.is_available()).collect()
     }
 
-    /// The sets that this machine runs and that are no higher than `cap`, from the most to the least capable.
+    /// The sets that this machine runs and that are no higher than `cap`, from the most to the least capable; under another
+    /// architecture's, the portable one alone.
     pub(crate) fn up_to(cap: Option<Isa>) -> impl Iterator<Item = Isa> {
-        Isa::available().into_iter().rev().filter(move |isa| cap.is_none_or(|cap| *isa <= cap))
+        let allowed = move |isa: &Isa| {
+            cap.is_none_or(|cap| *isa <= cap && (Isa::BUILT.contains(&cap) || *isa == Isa::Portable))
+        };
+        Isa::available().into_iter().rev().filter(allowed)
     }
 
-    /// The most capable set that this machine runs, no higher than `cap`.
+    /// The most capable set that this machine runs, no higher than `cap`; under another architecture's the portable one.
     pub fn best(cap: Option<Isa>) -> Isa {
         Isa::up_to(cap).next().unwrap_or(Isa::Portable)
     }
@@ -83,8 +121,33 @@ impl Isa {
     pub const fn group_rows(self) -> usize {
         match self {
             Isa::Portable => 1,
-            Isa::Avx2 | Isa::AvxVnni | Isa::Avx512x256 => 8,
+            Isa::Avx2 | Isa::AvxVnni | Isa::Avx512x256 | Isa::Neon | Isa::NeonDotprod | Isa::NeonI8mm => 8,
             Isa::Avx512x512 => 16,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Isa;
+
+    #[test]
+    fn the_best_set_is_no_higher_than_the_cap_and_of_this_architecture() {
+        assert_eq!(Isa::best(Some(Isa::Portable)), Isa::Portable);
+        for isa in Isa::available() {
+            assert_eq!(Isa::best(Some(isa)), isa);
+        }
+        for isa in Isa::ALL.iter().filter(|i| !Isa::BUILT.contains(i)) {
+            assert!(!isa.is_available());
+            assert_eq!(Isa::best(Some(*isa)), Isa::Portable);
+        }
+        assert_eq!(Isa::available().last(), Some(&Isa::best(None)));
+    }
+
+    #[test]
+    fn names_lead_back_to_their_sets() {
+        for isa in Isa::ALL {
+            assert_eq!(Isa::from_name(isa.name()), Some(*isa));
         }
     }
 }

@@ -2,7 +2,7 @@
 //! codes that a table turns into weights, IQ4_NL and MXFP4.
 
 use super::simd::Simd;
-use super::unpack::{BITS_4, BITS_5, BITS_8, for_dot, unpack32};
+use super::unpack::{BITS_4, BITS_5, BITS_8, unpack32};
 use super::{MatArgs, Tile, matmul_by_tiles};
 use llamay_formats::{iq4_nl, mxfp4, span_len};
 
@@ -78,12 +78,29 @@ pub(crate) const fn unsigned(table: &[i8; 16], offset: i8) -> [u8; 16] {
 
 matmul_by_tiles!(BlockKind);
 
+/// A table of weights with their offset taken off.
+pub(crate) const fn less(table: &[u8; 16], offset: u8) -> [u8; 16] {
+    let mut out = *table;
+    let mut i = 0;
+    while i < 16 {
+        out[i] = out[i].wrapping_sub(offset);
+        i += 1;
+    }
+    out
+}
+
 /// One group of rows times `C` columns.
 #[inline(always)]
-unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(s: S, args: &MatArgs<'_>, tile: Tile) {
+pub(super) unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(
+    s: S,
+    args: &MatArgs<'_>,
+    tile: Tile,
+) {
     let lanes = S::LANES;
     let n_scales = 1 + usize::from(K::MIN);
     let words = const { K::BITS as usize };
+    // An offset of 128 that the weights come without.
+    let signed_128 = S::SIGNED && matches!(K::OFFSET, Some(2));
     let block_bytes = words * 4 * lanes;
     let layout = args.layout;
     let n_blocks = layout.n_blocks;
@@ -105,14 +122,18 @@ unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(s: S, args: &MatAr
                 }
                 let mut q = unpack32::<S>(s, K::BITS, quants.add(b * block_bytes));
                 if let Some(table) = K::TABLE {
+                    let table = if signed_128 { &less(table, 128) } else { table };
                     for q in &mut q {
                         *q = s.lookup(table, *q);
                     }
+                } else if signed_128 {
+                    for q in &mut q {
+                        *q = s.without_128(*q);
+                    }
                 }
-                let (q, signed) = for_dot(s, K::MAX, q);
                 for c in 0..C {
                     let init = match K::OFFSET {
-                        Some(which) if !signed => {
+                        Some(which) if !signed_128 => {
                             s.i_splat(*x[c].add(layout.negatives(which)).cast::<i32>().add(b))
                         }
                         _ => s.i_splat(0),

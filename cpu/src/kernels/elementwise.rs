@@ -45,7 +45,7 @@ macro_rules! kernels {
         }
 
         /// Defines `fn elementwise() -> Elementwise` with the given target features.
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         macro_rules! set {
             ($features:literal) => {
                 fn elementwise() -> $crate::kernels::Elementwise {
@@ -62,7 +62,7 @@ macro_rules! kernels {
                 }
             };
         }
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         pub(crate) use set;
     };
 }

@@ -6,15 +6,17 @@ pub(crate) mod portable;
 pub(crate) mod self_test;
 mod simd;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod aarch64;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod block;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod codebook;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod float;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod superblock;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod unpack;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86;
@@ -105,6 +107,12 @@ impl Kernels {
             Isa::Avx512x256 if isa.is_available() => sets::vnni256(),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512x512 if isa.is_available() => sets::avx512(),
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon if isa.is_available() => sets::neon(),
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonDotprod if isa.is_available() => sets::dotprod(),
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonI8mm if isa.is_available() => sets::i8mm(),
             _ => portable_set(),
         }
     }
@@ -137,11 +145,11 @@ const PANEL: usize = 128;
 
 /// How far ahead of its use a decode asks for weights, in bytes: the hardware's own prefetch stays within 20 lines, and
 /// at some 15 GB/s a memory latency of 150 ns is 2 KiB.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const AHEAD: usize = 4096;
 
 /// Asks for the `bytes` that lie [`AHEAD`] of `p`.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 fn prefetch_ahead<S: Simd>(s: S, p: *const u8, bytes: usize) {
     for line in (0..bytes).step_by(64) {
@@ -162,7 +170,7 @@ struct Tile {
 ///
 /// A macro and not a function that takes a closure: a closure that is not inlined has none of its caller's target
 /// features, and every intrinsic in it becomes a call.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! for_each_tile {
     ($args:ident, $cols:ident, |$tile:ident| $body:expr) => {
         for panel in (0..$args.n_cols).step_by($crate::kernels::PANEL) {
@@ -179,11 +187,11 @@ macro_rules! for_each_tile {
         }
     };
 }
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use for_each_tile;
 
 /// Defines `matmul`, which computes all columns of a product by the module's `tile_product`, `COLS` at a time.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! matmul_by_tiles {
     ($kind:ident) => {
         /// All columns of `args`, `COLS` at a time.
@@ -208,7 +216,7 @@ macro_rules! matmul_by_tiles {
         }
     };
 }
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use matmul_by_tiles;
 
 impl MatArgs<'_> {
@@ -263,18 +271,24 @@ fn tree_f<S: Simd>(s: S, v: [S::F; 8]) -> S::F {
     )
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod sets {
     //! One wrapper a kernel and instruction set: the only places where target features are switched on.
 
+    #[cfg(target_arch = "aarch64")]
+    use super::aarch64::{DotProd, I8mm, Neon};
+    #[cfg(target_arch = "x86_64")]
     use super::x86::{Avx2, Avx512, AvxVnni, Vnni256};
     use super::*;
 
-    /// The kernels of one instruction set: its features, its token, that of float products, columns of a matrix tile, and
-    /// columns of a float tile.
+    /// The kernels of one instruction set: its features, its token, that of float products, columns of a matrix tile,
+    /// columns of a float tile, and, where they are others than everybody's, the modules of its matrix products.
     macro_rules! set {
-        ($name:ident, $features:literal, $token:ty, $float_token:ty, $isa:expr, $cols:literal, $float_cols:literal) => {
+        ($name:ident, $features:literal, $token:ty, $float_token:ty, $isa:expr, $cols:literal, $float_cols:literal
+         $(, $own:item)?) => {
             pub(super) fn $name() -> Kernels {
+                $($own)?
+
                 /// The token, for callers that were let in by the table.
                 #[inline(always)]
                 fn token<T>(new: fn() -> Option<T>) -> T {
@@ -347,8 +361,11 @@ mod sets {
         };
     }
 
+    #[cfg(target_arch = "x86_64")]
     set!(avx2, "avx2,fma,f16c", Avx2, Avx2, Isa::Avx2, 4, 3);
+    #[cfg(target_arch = "x86_64")]
     set!(avx_vnni, "avx2,fma,f16c,avxvnni", AvxVnni, AvxVnni, Isa::AvxVnni, 4, 3);
+    #[cfg(target_arch = "x86_64")]
     set!(
         vnni256,
         "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni",
@@ -358,6 +375,7 @@ mod sets {
         8,
         6
     );
+    #[cfg(target_arch = "x86_64")]
     set!(
         avx512,
         "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni",
@@ -366,5 +384,21 @@ mod sets {
         Isa::Avx512x512,
         8,
         6
+    );
+
+    #[cfg(target_arch = "aarch64")]
+    set!(neon, "neon", Neon, Neon, Isa::Neon, 8, 3);
+    #[cfg(target_arch = "aarch64")]
+    set!(dotprod, "neon,dotprod", DotProd, Neon, Isa::NeonDotprod, 8, 3);
+    #[cfg(target_arch = "aarch64")]
+    set!(
+        i8mm,
+        "neon,dotprod,i8mm",
+        I8mm,
+        Neon,
+        Isa::NeonI8mm,
+        16,
+        3,
+        use super::aarch64::smmla::{block, superblock};
     );
 }

@@ -9,7 +9,8 @@ use llamay_formats::tree8;
 pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Lanes of a vector: 16 or fewer.
     const LANES: usize;
-    /// Whether weights that may be above 127 are multiplied less 128, as signed bytes.
+    /// Whether byte products take both factors signed, so that no weight may be above 127: formats with an offset of 128
+    /// come without it ([`Simd::without_128`]), the others as they are.
     const SIGNED: bool = false;
     /// Vectors that registers hold, which bounds a register tile.
     const REGISTERS: usize = 16;
@@ -90,10 +91,6 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn i_splat(self, x: i32) -> Self::I;
     fn i_and(self, a: Self::I, b: Self::I) -> Self::I;
     fn i_or(self, a: Self::I, b: Self::I) -> Self::I;
-    #[inline(always)]
-    fn i_xor(self, a: Self::I, b: Self::I) -> Self::I {
-        self.i_sub(self.i_or(a, b), self.i_and(a, b))
-    }
     fn i_add(self, a: Self::I, b: Self::I) -> Self::I;
     fn i_sub(self, a: Self::I, b: Self::I) -> Self::I;
     /// The low 32 bits of each lane's product.
@@ -104,6 +101,10 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn i_shr<const N: u32>(self, a: Self::I) -> Self::I;
     /// Each byte of `q`, below 16, as the entry of the table that it numbers.
     fn lookup(self, table: &[u8; 16], q: Self::I) -> Self::I;
+    /// Weights with an offset of 128 as byte products take them: where [`Simd::SIGNED`], without it; else as they are.
+    fn without_128(self, q: Self::I) -> Self::I {
+        q
+    }
     /// # Safety
     /// `4 * LANES` bytes are readable at `p`.
     unsafe fn i_load(self, p: *const u8) -> Self::I;
@@ -171,13 +172,12 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// `acc + w.0 * a.0 + w.1 * a.1` over the two 16-bit halves of each lane.
     fn madd_pairs(self, acc: Self::I, w: Self::I, a: Self::I) -> Self::I;
 
-    // Dot products of unsigned weight bytes with signed activation bytes.
+    // Dot products of weight bytes (unsigned, but for `SIGNED`) with signed activation bytes.
     /// The first of each lane's pair of 16-bit factors, in the form that [`Simd::dot_scaled`] takes.
     fn scale_low(self, pairs: Self::I) -> Self::I;
     /// The second of each lane's pair.
     fn scale_high(self, pairs: Self::I) -> Self::I;
-    /// `init` plus each row's dot product of 32 weights with 32 activations; no weight is above `max`, a constant. Weights
-    /// come less 128 where [`Simd::SIGNED`] says so and `max` is above 127.
+    /// `init` plus each row's dot product of 32 weights with 32 activations; no weight is above `max`, a constant.
     ///
     /// # Safety
     /// 32 bytes are readable at `a`.

@@ -4,9 +4,9 @@
 
 use llamay_formats::{iq4_nl, span_len};
 
-use super::block::unsigned;
+use super::block::{less, unsigned};
 use super::simd::{Simd, four};
-use super::unpack::{BITS_2, BITS_3, BITS_4, BITS_5, BITS_6, for_dot, unpack32, words32};
+use super::unpack::{BITS_2, BITS_3, BITS_4, BITS_5, BITS_6, unpack32, words32};
 use super::{ActLayout, MatArgs, Tile, matmul_by_tiles};
 
 /// What sets one of these formats apart.
@@ -70,7 +70,11 @@ matmul_by_tiles!(SuperKind);
 
 /// One group of rows times `C` columns.
 #[inline(always)]
-unsafe fn tile_product<S: Simd, K: SuperKind, const C: usize>(s: S, args: &MatArgs<'_>, tile: Tile) {
+pub(super) unsafe fn tile_product<S: Simd, K: SuperKind, const C: usize>(
+    s: S,
+    args: &MatArgs<'_>,
+    tile: Tile,
+) {
     let lanes = S::LANES;
     let n_scales = 1 + usize::from(K::MIN);
     let layout = args.layout;
@@ -157,6 +161,7 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
         let mut msum = [s.i_splat(0); C];
         for half in 0..4 {
             if let Some(table) = K::TABLE {
+                let table = if S::SIGNED { &less(table, 128) } else { table };
                 let factors = s.pairs_i8(block.add(half * 2 * lanes));
                 let sums_at = layout.more + 2 * (8 * b + 2 * half);
                 for (sub, which) in [(2 * half, 1), (2 * half + 1, 1 << 16)] {
@@ -166,7 +171,6 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
                     for q in &mut q {
                         *q = s.lookup(table, *q);
                     }
-                    let (q, _) = for_dot(s, K::MAX, q);
                     for c in 0..C {
                         let a = x[c].add(256 * b + 32 * sub).cast();
                         let dot = s.dot32(&q, K::MAX, a, s.i_splat(0));
@@ -174,6 +178,7 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
                     }
                 }
                 for c in 0..C {
+                    // Signed weights have no offset to take off.
                     if !S::SIGNED {
                         msum[c] = s.madd_pairs(msum[c], factors, s.i_splat(four(x[c].add(sums_at).cast())));
                     }

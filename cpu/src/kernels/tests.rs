@@ -45,6 +45,8 @@ enum Fill {
     Random,
     Ones,
     Zeros,
+    /// The top bit of each byte alone: -128 where a weight is a signed byte.
+    Tops,
 }
 
 /// Rows of a format with any quants and factors, and finite scales.
@@ -55,6 +57,7 @@ fn weights(random: &mut Random, format: Format, rows: usize, k: usize, fill: Fil
             Fill::Random => random.bits() as u8,
             Fill::Ones => 0xff,
             Fill::Zeros => 0,
+            Fill::Tops => 0x80,
         })
         .collect();
     let halves: &[usize] = match format {
@@ -177,6 +180,7 @@ fn packed_products_equal_the_reference_dot() {
                     (19, 9, Fill::Random),
                     (16, 4, Fill::Ones),
                     (8, 3, Fill::Zeros),
+                    (9, 6, Fill::Tops),
                     (33, 17, Fill::Random),
                 ] {
                     if n_blocks > 9 && rows > 19 {
@@ -184,8 +188,10 @@ fn packed_products_equal_the_reference_dot() {
                     }
                     let w = weights(&mut random, format, rows, k, fill);
                     let mut x = activations(&mut random, k, cols);
-                    if matches!(fill, Fill::Ones) {
-                        x.iter_mut().enumerate().for_each(|(i, v)| *v = if i % 3 == 0 { -1.0 } else { 1.0 });
+                    if !matches!(fill, Fill::Random) {
+                        // Quants of 127 or -127: of one sign, for the largest sums, or mixed.
+                        let negative = |i: usize| [false, true, i.is_multiple_of(3)][i / k % 3];
+                        x.iter_mut().enumerate().for_each(|(i, v)| *v = if negative(i) { -1.0 } else { 1.0 });
                     }
                     let got = packed_product(&kernels, format, &w, rows, k, &x);
                     let row_bytes = format.row_bytes(k).expect("whole blocks");

@@ -20,19 +20,6 @@ pub(crate) const fn words32(bits: u32) -> usize {
     bits as usize
 }
 
-/// Weights of at most `max` as the dot products take them, which may be as signed bytes, less 128; and whether they are.
-#[inline(always)]
-pub(crate) fn for_dot<S: Simd>(s: S, max: i32, mut q: [S::I; 8]) -> ([S::I; 8], bool) {
-    let signed = S::SIGNED && max > 127;
-    if signed {
-        let flip = s.i_splat(0x8080_8080_u32 as i32);
-        for q in &mut q {
-            *q = s.i_xor(*q, flip);
-        }
-    }
-    (q, signed)
-}
-
 /// The 32 weights of each row: byte `i` of a lane of vector `s` is weight `4s + i`.
 ///
 /// # Safety

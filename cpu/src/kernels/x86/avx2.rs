@@ -167,8 +167,8 @@ impl Simd for Avx2 {
         op!(_mm256_or_si256(a, b))
     }
     #[inline(always)]
-    fn i_xor(self, a: __m256i, b: __m256i) -> __m256i {
-        op!(_mm256_xor_si256(a, b))
+    fn without_128(self, q: __m256i) -> __m256i {
+        op!(_mm256_xor_si256(q, _mm256_set1_epi8(i8::MIN)))
     }
     #[inline(always)]
     fn i_sub(self, a: __m256i, b: __m256i) -> __m256i {
