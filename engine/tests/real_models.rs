@@ -5,7 +5,7 @@ mod common;
 
 use std::path::PathBuf;
 
-use common::{bits, with};
+use common::{best, bits, isas, with};
 use llamay_engine::sampling::SamplingParams;
 use llamay_engine::tokenizer::EncodeOptions;
 use llamay_engine::verify::{Mode, logits};
@@ -59,7 +59,7 @@ fn greedy_tokens_are_those_of_llama_cpp() {
             [506, 7488, 528, 1023, 10321, 1458, 236_761, 1030],
         ),
     ] {
-        let Some(model) = open(name, Isa::best(None), 2) else { continue };
+        let Some(model) = open(name, best(), 2) else { continue };
         let prompt =
             model.tokenizer().encode(prompt, EncodeOptions { add_special: true, parse_special: true });
         let done = model.session().generate(&prompt, &greedy(8), &Cancel::new(), &mut |_| {}).unwrap();
@@ -69,7 +69,7 @@ fn greedy_tokens_are_those_of_llama_cpp() {
 
 #[test]
 fn a_chat_renders_the_template_of_the_file() {
-    let Some(model) = open(SMOLLM2, Isa::best(None), 2) else { return };
+    let Some(model) = open(SMOLLM2, best(), 2) else { return };
     let mut chat = Chat::new(&model).unwrap();
     let reply = chat.say("What is the capital of France?", &greedy(8), &Cancel::new(), &mut |_| {}).unwrap();
     assert_eq!(reply.generation.tokens, [60, 23, 39614, 1141, 552, 28, 2618, 2828]);
@@ -80,7 +80,7 @@ fn a_chat_renders_the_template_of_the_file() {
 fn every_kernel_set_gives_the_same_bits_on_real_models() {
     for name in [SMOLLM2, GEMMA3] {
         let mut reference = None;
-        for isa in Isa::available().into_iter().filter(|i| *i != Isa::Portable) {
+        for isa in isas().into_iter().filter(|i| *i != Isa::Portable) {
             let Some(model) = open(name, isa, 2) else { return };
             let options = EncodeOptions { add_special: true, parse_special: false };
             let mut prompt =
@@ -97,9 +97,9 @@ fn every_kernel_set_gives_the_same_bits_on_real_models() {
         }
         // The portable kernels are slow, so they see a few tokens.
         let Some(portable) = open(name, Isa::Portable, 2) else { return };
-        let Some(best) = open(name, Isa::best(None), 1) else { return };
+        let Some(one_thread) = open(name, best(), 1) else { return };
         let prompt = [100, 2000, 30, 4];
-        let [a, b] = [portable, best].map(|m| bits(&logits(&m, &prompt, Mode::Whole).unwrap()));
-        assert!(a == b, "{name}: portable and {}", Isa::best(None).name());
+        let [a, b] = [portable, one_thread].map(|m| bits(&logits(&m, &prompt, Mode::Whole).unwrap()));
+        assert!(a == b, "{name}: portable and {}", best().name());
     }
 }

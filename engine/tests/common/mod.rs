@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test file uses a part
 
 use llamay_engine::gguf::Gguf;
+use llamay_engine::verify::kernel_sets;
 use llamay_engine::{Isa, KvType, Model, Options};
 use llamay_formats::Format;
 use llamay_model::shapes::Shape;
@@ -14,6 +15,16 @@ pub(crate) fn file(shape: &Shape, format: Format) -> Gguf {
 /// A generated model, opened.
 pub(crate) fn open(shape: &Shape, format: Format, options: &Options) -> Model {
     Model::from_gguf(file(shape, format), options, &|_, _| {}).expect("a model that runs")
+}
+
+/// The kernel sets under test: those of this machine, or of them what `LLAMAY_BACKEND` or `LLAMAY_ISA` allow.
+pub(crate) fn isas() -> Vec<Isa> {
+    kernel_sets(&Options::from_env().expect("values that are known"))
+}
+
+/// The most capable of [`isas`].
+pub(crate) fn best() -> Isa {
+    *isas().last().expect("the portable kernels run everywhere")
 }
 
 /// Options for one kernel set and thread count.
