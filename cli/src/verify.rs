@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use llamay_engine::gguf::Gguf;
 use llamay_engine::tokenizer::EncodeOptions;
-use llamay_engine::verify::{Check, Mode, verify};
-use llamay_engine::{Isa, Model, Options, available_threads};
+use llamay_engine::verify::{Check, Mode, kernel_sets, verify};
+use llamay_engine::{Model, Options, available_threads};
 use serde_json::json;
 
 use crate::args::{self, Adapters, Kv};
@@ -55,13 +55,13 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
         adapters: args.adapters.lora.clone(),
         ..Options::from_env()?
     };
-    for isa in Isa::available() {
+    for isa in kernel_sets(&options) {
         // The engine then runs a lesser set in its place.
         if let Err(what) = isa.self_test() {
             output::note(&format!("warning: the {} kernels are not tried: {what}", isa.name()));
         }
     }
-    let n_checks = Isa::available().len() * threads * Mode::ALL.len();
+    let n_checks = kernel_sets(&options).len() * threads * Mode::ALL.len();
     let bar = output::bar(n_checks as u64, "[{bar:30}] {pos}/{len} {msg}");
     let open = || Ok(Gguf::open(&args.model)?);
     let prompt = |model: &Model| prompt(model, args.n_prompt);

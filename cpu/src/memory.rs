@@ -1,8 +1,14 @@
 //! Zeroed buffers for weights and cache pages, aligned to cache lines.
 
+#[cfg(not(any(unix, windows)))]
+mod heap;
+
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+#[cfg(not(any(unix, windows)))]
+use heap::MmapMut;
+#[cfg(any(unix, windows))]
 use memmap2::MmapMut;
 
 /// Bytes of a huge page on x86-64 and most AArch64 systems. Weights are read from end to end for every token, and with

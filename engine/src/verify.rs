@@ -87,7 +87,13 @@ fn difference(a: &[f32], b: &[f32], n_vocab: usize) -> Option<(usize, usize)> {
     at.map(|at| (at / n_vocab.max(1), at % n_vocab.max(1)))
 }
 
-/// Runs `prompt` through every kernel set of this machine, every thread count from 1 to `max_threads`, and every
+/// The kernel sets of this machine, from the least to the most capable, up to the one that the options cap them at.
+pub fn kernel_sets(options: &Options) -> Vec<Isa> {
+    let best = Isa::best(options.isa);
+    Isa::available().into_iter().filter(|isa| *isa <= best).collect()
+}
+
+/// Runs `prompt` through every one of the [`kernel_sets`], every thread count from 1 to `max_threads`, and every
 /// [`Mode`]; the first run, portable with one thread and whole, is the reference. `open` opens the file anew for each
 /// kernel set and thread count; `report` hears each result as it comes.
 ///
@@ -102,7 +108,7 @@ pub fn verify(
 ) -> Result<Vec<Check>, Error> {
     let mut checks = Vec::new();
     let mut reference: Option<Vec<f32>> = None;
-    for isa in Isa::available() {
+    for isa in kernel_sets(options) {
         for threads in 1..=max_threads {
             let options = Options { isa: Some(isa), threads: Some(threads), ..options.clone() };
             let model = Model::from_gguf(open()?, &options, &|_, _| {})?;

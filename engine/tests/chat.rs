@@ -2,15 +2,15 @@
 
 mod common;
 
-use common::{open, with};
+use common::{best, open, with};
 use llamay_engine::sampling::SamplingParams;
-use llamay_engine::{Cancel, Chat, Error, GenerateOptions, Isa, Options};
+use llamay_engine::{Cancel, Chat, Error, GenerateOptions, Options};
 use llamay_formats::Format;
 use llamay_model::shapes::Shape;
 
 /// A chat with a generated model.
 fn chat(shape: &str, context: usize) -> Result<Chat, Error> {
-    let options = Options { context: Some(context), ..with(Isa::best(None), 1) };
+    let options = Options { context: Some(context), ..with(best(), 1) };
     Chat::new(&open(Shape::named(shape).expect("a generated model"), Format::Q8_0, &options))
 }
 

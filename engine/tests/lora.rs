@@ -4,7 +4,7 @@ mod common;
 
 use std::path::PathBuf;
 
-use common::{bits, file, tokens, with_f32_cache};
+use common::{best, bits, file, tokens, with_f32_cache};
 use llamay_engine::gguf::Gguf;
 use llamay_engine::quantize::{Recipe, quantize};
 use llamay_engine::verify::{Mode, logits};
@@ -26,7 +26,7 @@ fn adapter(shape: &Shape, rank: usize, seed: u32, scale: f32) -> AdapterSource {
 }
 
 fn open(shape: &Shape, format: Format, adapters: Vec<AdapterSource>) -> Model {
-    let options = with_f32_cache(*Isa::available().last().unwrap(), 2);
+    let options = with_f32_cache(best(), 2);
     Model::with_adapters(file(shape, format), adapters, &options, &|_, _| {}).unwrap()
 }
 
@@ -65,7 +65,7 @@ fn merged(shape: &Shape, from: Format, to: &str, adapters: &[AdapterSource]) -> 
 
 #[test]
 fn an_adapter_is_worth_its_merged_weights() {
-    let options = with_f32_cache(*Isa::available().last().unwrap(), 2);
+    let options = with_f32_cache(best(), 2);
     for (i, shape) in Shape::all().iter().enumerate() {
         let lora = || adapter(shape, [1, 3, 8, 16][i % 4], 1, 0.5);
         let got = run(&open(shape, Format::F32, vec![lora()]), Mode::Whole);

@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{open, tokens, with};
+use common::{best, open, tokens, with};
 use llamay_engine::plan::KV_PAGE;
-use llamay_engine::{DEFAULT_BATCH, Isa, KvType, Options};
+use llamay_engine::{DEFAULT_BATCH, KvType, Options};
 use llamay_formats::Format;
 use llamay_model::shapes::Shape;
 use peak_alloc::PeakAlloc;
@@ -19,7 +19,7 @@ const BESIDE_THE_CACHE: u64 = 64;
 /// The most bytes at once, beyond the loaded model, of a prompt of `n` tokens and a token behind it. On one thread: how
 /// many of several have a buffer at the same moment differs from run to run.
 fn peak(shape: &str, n: usize) -> u64 {
-    let options = Options { context: Some(n + 1), ..with(Isa::best(None), 1) };
+    let options = Options { context: Some(n + 1), ..with(best(), 1) };
     let model = open(Shape::named(shape).expect("a generated model"), Format::F32, &options);
     let prompt = tokens(n);
     ALLOCATOR.reset_peak_usage();

@@ -4,11 +4,11 @@ mod common;
 
 use std::path::PathBuf;
 
-use common::{file, tokens, with};
+use common::{best, file, tokens, with};
 use llamay_engine::gguf::Gguf;
 use llamay_engine::quantize::{Recipe, quantize};
 use llamay_engine::verify::{Mode, logits};
-use llamay_engine::{Cancel, Isa, Model};
+use llamay_engine::{Cancel, Model};
 use llamay_formats::Format;
 use llamay_model::shapes::{N_VOCAB, Shape};
 
@@ -34,7 +34,7 @@ fn format(gguf: &Gguf, name: &str) -> Format {
 
 /// The model's logits for some tokens.
 fn run(gguf: Gguf) -> Vec<f32> {
-    let model = Model::from_gguf(gguf, &with(Isa::best(None), 2), &|_, _| {}).expect("a model that runs");
+    let model = Model::from_gguf(gguf, &with(best(), 2), &|_, _| {}).expect("a model that runs");
     logits(&model, &tokens(24), Mode::Whole).expect("a prompt that runs")
 }
 

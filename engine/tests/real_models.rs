@@ -5,7 +5,7 @@ mod common;
 
 use std::path::PathBuf;
 
-use common::{bits, real_model, with, with_no_repack};
+use common::{best, bits, isas, real_model, with, with_no_repack};
 use llamay_engine::sampling::SamplingParams;
 use llamay_engine::tokenizer::EncodeOptions;
 use llamay_engine::verify::{Mode, logits};
@@ -54,7 +54,7 @@ fn greedy_tokens_are_those_of_llama_cpp() {
             [506, 7488, 528, 1023, 10321, 1458, 236_761, 1030],
         ),
     ] {
-        let Some(model) = open(name, Isa::best(None), 2) else { continue };
+        let Some(model) = open(name, best(), 2) else { continue };
         let prompt =
             model.tokenizer().encode(prompt, EncodeOptions { add_special: true, parse_special: true });
         let done = model.session().generate(&prompt, &greedy(8), &Cancel::new(), &mut |_| {}).unwrap();
@@ -64,7 +64,7 @@ fn greedy_tokens_are_those_of_llama_cpp() {
 
 #[test]
 fn a_chat_renders_the_template_of_the_file() {
-    let Some(model) = open(SMOLLM2, Isa::best(None), 2) else { return };
+    let Some(model) = open(SMOLLM2, best(), 2) else { return };
     let mut chat = Chat::new(&model).unwrap();
     let reply = chat.say("What is the capital of France?", &greedy(8), &Cancel::new(), &mut |_| {}).unwrap();
     assert_eq!(reply.generation.tokens, [60, 23, 39614, 1141, 552, 28, 2618, 2828]);
@@ -75,7 +75,7 @@ fn a_chat_renders_the_template_of_the_file() {
 fn every_kernel_set_gives_the_same_bits_on_real_models() {
     for name in [SMOLLM2, GEMMA3] {
         let mut reference = None;
-        for isa in Isa::available().into_iter().filter(|i| *i != Isa::Portable) {
+        for isa in isas().into_iter().filter(|i| *i != Isa::Portable) {
             let Some(model) = open(name, isa, 2) else { return };
             let options = EncodeOptions { add_special: true, parse_special: false };
             let mut prompt =
@@ -91,13 +91,13 @@ fn every_kernel_set_gives_the_same_bits_on_real_models() {
             }
         }
         let Some(path) = path(name) else { return };
-        let streamed = Model::open(path, &with_no_repack(Isa::best(None), 2), &|_, _| {});
+        let streamed = Model::open(path, &with_no_repack(best(), 2), &|_, _| {});
         // The portable kernels are slow, so they see a few tokens.
         let Some(portable) = open(name, Isa::Portable, 2) else { return };
-        let Some(best) = open(name, Isa::best(None), 1) else { return };
+        let Some(one_thread) = open(name, best(), 1) else { return };
         let prompt = [100, 2000, 30, 4];
-        let [a, b] = [portable, best].map(|m| bits(&logits(&m, &prompt, Mode::Whole).unwrap()));
-        assert!(a == b, "{name}: portable and {}", Isa::best(None).name());
+        let [a, b] = [portable, one_thread].map(|m| bits(&logits(&m, &prompt, Mode::Whole).unwrap()));
+        assert!(a == b, "{name}: portable and {}", best().name());
         let streamed = streamed.expect("a model that runs");
         for mode in [Mode::Whole, Mode::Decode] {
             assert!(bits(&logits(&streamed, &prompt, mode).unwrap()) == a, "{name}, not repacked, {mode:?}");
@@ -117,8 +117,8 @@ fn speculation_changes_no_token_of_real_models() {
         (QWEN2, None, code),
         (QWEN2_LARGE, Some(QWEN2), code),
     ] {
-        let Some(model) = open(name, Isa::best(None), 2) else { continue };
-        let draft = match draft.map(|name| open(name, Isa::best(None), 2)) {
+        let Some(model) = open(name, best(), 2) else { continue };
+        let draft = match draft.map(|name| open(name, best(), 2)) {
             None => None,
             Some(Some(draft)) => Some(draft),
             Some(None) => continue,

@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{open, with_f32_cache};
-use llamay_engine::{Isa, Logits, Model, Session};
+use common::{isas, open, with_f32_cache};
+use llamay_engine::{Logits, Model, Session};
 use llamay_formats::Format;
 use llamay_model::reference::{Reference, TOLERANCE, references};
 
@@ -31,7 +31,7 @@ fn assert_close(reference: &Reference, first: usize, logits: &[f32], what: &str)
 
 #[test]
 fn prefill_and_cached_decode_match_transformers() {
-    for isa in Isa::available() {
+    for isa in isas() {
         for reference in references() {
             let model = open(reference.shape, Format::F32, &with_f32_cache(isa, 2));
             let mut session = model.session();

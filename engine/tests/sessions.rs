@@ -2,12 +2,10 @@
 
 mod common;
 
-use common::{bits, open, tokens, with};
+use common::{bits, isas, open, tokens, with};
 use llamay_engine::gguf::Gguf;
 use llamay_engine::sampling::SamplingParams;
-use llamay_engine::{
-    Cancel, Error, Feed, Finish, GenerateOptions, Isa, Logits, Model, Options, plan::KV_PAGE,
-};
+use llamay_engine::{Cancel, Error, Feed, Finish, GenerateOptions, Logits, Model, Options, plan::KV_PAGE};
 use llamay_formats::Format;
 use llamay_model::shapes::Shape;
 
@@ -16,7 +14,7 @@ fn model(options: &Options) -> Model {
 }
 
 fn best() -> Options {
-    with(Isa::best(None), 2)
+    with(common::best(), 2)
 }
 
 /// The last logits behind `tokens` in a fresh session.
@@ -117,7 +115,7 @@ fn the_same_seed_gives_the_same_tokens_on_every_kernel_set_and_thread_count() {
         ..GenerateOptions::default()
     };
     let mut all = Vec::new();
-    for isa in Isa::available() {
+    for isa in isas() {
         for threads in [1, 2, 4] {
             let model = model(&with(isa, threads));
             let mut shown = String::new();
@@ -162,7 +160,7 @@ fn a_weight_that_is_not_a_number_is_an_error_that_names_the_step() {
     // The offset is from the start of the data, which is at the end of the file.
     let data = bytes.len() - data_bytes(&file);
     bytes[data + at..data + at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
-    for isa in Isa::available() {
+    for isa in isas() {
         let model =
             Model::from_gguf(Gguf::from_bytes(bytes.clone()).unwrap(), &with(isa, 1), &|_, _| {}).unwrap();
         let mut session = model.session();

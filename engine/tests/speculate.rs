@@ -56,7 +56,7 @@ impl Pair {
 }
 
 fn best(context: usize) -> Options {
-    Options { context: Some(context), ..with(Isa::best(None), 1) }
+    Options { context: Some(context), ..with(best(), 1) }
 }
 
 fn greedy(max_tokens: usize) -> GenerateOptions {

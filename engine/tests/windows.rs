@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{bits, open, tokens, with};
+use common::{best, bits, open, tokens, with};
 use llamay_engine::plan::{KV_PAGE, KV_ROLLBACK};
-use llamay_engine::{Cancel, Feed, Isa, Logits, Model, Options, Session};
+use llamay_engine::{Cancel, Feed, Logits, Model, Options, Session};
 use llamay_formats::Format;
 use llamay_model::shapes::{N_VOCAB, Shape};
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ use proptest::sample::Index;
 const SHAPES: [&str; 3] = ["mistral-window", "gemma3", "gemma3-deep"];
 
 fn model(name: &str, batch: usize) -> Model {
-    let options = Options { batch: Some(batch), context: Some(4096), ..with(Isa::best(None), 2) };
+    let options = Options { batch: Some(batch), context: Some(4096), ..with(best(), 2) };
     open(Shape::named(name).expect("a generated model"), Format::F32, &options)
 }
 

@@ -1,6 +1,6 @@
 //! The bytes of one file: mapped, or held in memory.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -11,12 +11,13 @@ use crate::Error;
 use crate::readahead::ReadAhead;
 
 pub(crate) enum Source {
+    #[cfg_attr(not(any(unix, windows)), expect(dead_code))]
     Map(Mmap, ReadAhead),
     Memory(Vec<u8>),
 }
 
 impl Source {
-    /// Maps a regular file read-only.
+    /// Maps a regular file read-only, or reads it where there are no memory maps.
     pub(crate) fn open(path: &Path) -> Result<Source, Error> {
         let about = fs::metadata(path).map_err(|e| Error::io(path, "cannot be opened", e))?;
         // Looked at first: opening a pipe would wait for a writer, and mapping a directory fails with a riddle.
@@ -28,8 +29,19 @@ impl Source {
             let error = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
             return Err(Error::io(path, "cannot be opened", error));
         }
-        let file = File::open(path).map_err(|e| Error::io(path, "cannot be opened", e))?;
-        if about.len() == 0 {
+        Source::load(path, about.len())
+    }
+
+    /// Reads the whole file: WebAssembly has no memory maps.
+    #[cfg(not(any(unix, windows)))]
+    fn load(path: &Path, _len: u64) -> Result<Source, Error> {
+        fs::read(path).map(Source::Memory).map_err(|e| Error::io(path, "cannot be read", e))
+    }
+
+    #[cfg(any(unix, windows))]
+    fn load(path: &Path, len: u64) -> Result<Source, Error> {
+        let file = fs::File::open(path).map_err(|e| Error::io(path, "cannot be opened", e))?;
+        if len == 0 {
             return Ok(Source::Memory(Vec::new()));
         }
         // SAFETY: the map is private, read-only, and owned by `Source`, so every slice of it ends before it is

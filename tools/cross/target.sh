@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Build, check or test for one target: target.sh build|check|test TARGET [cargo arguments]
+# Build, check, test or run for one target: target.sh build|check|test|run TARGET [cargo arguments]
 #
 # The standard library comes from `rustup target add`; where that cannot be had, from source: Debian's rust-src of
-# this very compiler version and -Zbuild-std. Linkers and the emulator come
-# from Debian's packages when this runs as root on a Debian; otherwise what is installed is used.
+# this very compiler version and -Zbuild-std. Linkers, node and the emulator come
+# from Debian's packages when this runs as root on a Debian; otherwise what is installed is used. macOS and Windows are
+# linked by zig, from PyPI.
 # Exit 3, with a line that says why, when this machine cannot do it. LLAMAY_STD=source skips rustup.
 set -euo pipefail
 
@@ -74,6 +75,7 @@ emulator_is_good() {
     [ "${major:-0}" -ge 8 ]
 }
 
+# An emulator for the machine, brought in if need be.
 emulator() {
     local suite
     emulator_is_good && return
@@ -86,6 +88,23 @@ emulator() {
     emulator_is_good
 }
 
+node_is_good() {
+    command -v node > /dev/null && [ "$(node -p 'process.versions.node.split(".")[0]')" -ge 18 ]
+}
+
+# zig, which links for macOS and Windows without their SDKs, and the cargo command that calls it; their folder is printed.
+zig() {
+    local home=$cache/cross/zig-$ZIG-$ZIGBUILD
+    if [ ! -x "$home/bin/cargo-zigbuild" ]; then
+        echo "bringing zig $ZIG into $home" >&2
+        rm -rf "$home" && python3 -m venv "$home" >&2 || return 1
+        "$home/bin/pip" install --quiet "ziglang==$ZIG" "cargo-zigbuild==$ZIGBUILD" >&2 || { rm -rf "$home"; return 1; }
+    fi
+    echo "$home/bin"
+}
+ZIG=0.15.2
+ZIGBUILD=0.24.1
+
 # gcc's and qemu's name for the machine, and Debian's for its libc.
 case $target in
     aarch64-*-linux-*) gcc=aarch64-linux-gnu qemu=qemu-aarch64 libc=libc6-dev-arm64-cross ;;
@@ -94,6 +113,7 @@ case $target in
     powerpc64le-*) gcc=powerpc64le-linux-gnu qemu=qemu-ppc64le libc=libc6-dev-ppc64el-cross ;;
     *) gcc='' qemu='' libc='' ;;
 esac
+case $action in test | run) runs=yes ;; *) runs='' ;; esac
 key=$(echo "$target" | tr 'a-z-' 'A-Z_')
 
 std=()
@@ -103,6 +123,7 @@ if [ "${LLAMAY_STD:-}" = source ] || ! { rustup target add "$target" || rustup t
     unset RUSTUP_TOOLCHAIN
     std=(-Zbuild-std)
     if [[ $target == *-musl ]]; then
+        [[ $target == x86_64-* ]] || skip "rustup cannot add it, and Debian has no musl for it"
         # Without rustup's std there is no bundled musl either: Debian's stands in, static, through its own wrapper.
         apt_get musl-tools || skip "no musl-gcc, and Debian's musl-tools cannot be installed"
         # std asks for LLVM's unwinder by name; gcc's does the same work once it finds the tables.
@@ -119,10 +140,24 @@ fi
 if [ "$action" != check ] && [ -n "$gcc" ]; then
     apt_get "gcc-$gcc" "$libc" || command -v "$gcc-gcc" > /dev/null || skip "no linker ($gcc-gcc) here"
     export "CARGO_TARGET_${key}_LINKER=$gcc-gcc"
-    if [ "$action" = test ]; then
+    if [ -n "$runs" ]; then
         emulator || skip "no emulator ($qemu, version 8 or later) here"
         export "CARGO_TARGET_${key}_RUNNER=$qemu ${QEMU_ARGS:-} -L /usr/$gcc"
     fi
+fi
+
+if [ -n "$runs" ] && [[ $target == wasm32-wasip1 ]]; then
+    # Since version 18, node brings the system interface that std is built on.
+    node_is_good || apt_get nodejs || true
+    node_is_good || skip "no node (version 18 or later) here"
+    [ ${#std[@]} = 0 ] || skip "rustup cannot add it, and its C library comes from nowhere else"
+    export CARGO_TARGET_WASM32_WASIP1_RUNNER="node --no-warnings $(cd "$(dirname "$0")" && pwd)/wasi.mjs"
+fi
+
+if [ "$action" = build ] && [[ $target == *-apple-* || $target == *-windows-gnu* ]]; then
+    tools=$(zig) || skip "no linker here (zig cannot be had from PyPI)"
+    export PATH=$tools:$PATH
+    action=zigbuild
 fi
 
 exec cargo "$action" "${std[@]}" --locked --target "$target" "$@"

@@ -57,11 +57,11 @@ impl Drop for Folder {
     }
 }
 
-/// The binary, with nothing from the environment that would change what it does.
+/// The binary, with nothing from the environment that would change what it does; LLAMAY_BACKEND changes no result.
 pub fn llamay<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_llamay"));
     command.args(args).stdin(Stdio::null());
-    for name in ["LLAMAY_THREADS", "LLAMAY_ISA", "LLAMAY_BACKEND", "LLAMAY_GPU"] {
+    for name in ["LLAMAY_THREADS", "LLAMAY_ISA", "LLAMAY_GPU"] {
         command.env_remove(name);
     }
     command

@@ -111,8 +111,10 @@ fn activations(random: &mut Random, k: usize, cols: usize) -> Vec<f32> {
     x
 }
 
+/// The kernels of this machine; of the portable set alone where `LLAMAY_BACKEND` asks for that.
 pub(crate) fn isas() -> impl Iterator<Item = Kernels> {
-    Isa::available().into_iter().map(Kernels::of)
+    let portable = std::env::var("LLAMAY_BACKEND").is_ok_and(|backend| backend == "portable");
+    Isa::available().into_iter().filter(move |isa| !portable || *isa == Isa::Portable).map(Kernels::of)
 }
 
 /// The kernel's `[cols][rows]` product.

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use llamay_engine::gguf::Gguf;
+use llamay_engine::verify::kernel_sets;
 use llamay_engine::{Isa, KvType, Model, Options};
 use llamay_formats::Format;
 use llamay_model::shapes::Shape;
@@ -30,6 +31,16 @@ pub(crate) fn real_model(name: &str) -> Option<PathBuf> {
     }
     eprintln!("skipped: {name} is not in the cache folder");
     None
+}
+
+/// The kernel sets under test: those of this machine, or of them what `LLAMAY_BACKEND` or `LLAMAY_ISA` allow.
+pub(crate) fn isas() -> Vec<Isa> {
+    kernel_sets(&Options::from_env().expect("values that are known"))
+}
+
+/// The most capable of [`isas`].
+pub(crate) fn best() -> Isa {
+    *isas().last().expect("the portable kernels run everywhere")
 }
 
 /// Options for one kernel set and thread count.
