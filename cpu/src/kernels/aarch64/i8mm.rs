@@ -86,7 +86,7 @@ impl I8mm {
         }
     }
 
-    /// Dot products of the weights `FIRST..FIRST + N`, multiples of 16, with as many activations of two columns.
+    /// Dot products of `N` weights from `FIRST` on, multiples of 16, with as many activations of two columns.
     ///
     /// # Safety
     /// `N` bytes are readable at `at` of both columns.
@@ -97,18 +97,48 @@ impl I8mm {
         x: [*const u8; 2],
         at: usize,
     ) -> Pairs<int32x4x2_t> {
-        // SAFETY: the token proves the features, and the caller vouches for the bytes.
+        const { assert!(N == 16 || N == 32) }
+        // SAFETY: passed on to the caller.
         unsafe {
             let mut acc = [vdupq_n_s32(0); 4];
-            for n in (0..N).step_by(16) {
-                let [a, b] = x.map(|x| vreinterpretq_s64_s8(vld1q_s8(x.add(at + n).cast())));
-                for (w, a) in w[(FIRST + n) / 8..].iter().zip([vzip1q_s64(a, b), vzip2q_s64(a, b)]) {
-                    for (acc, w) in acc.iter_mut().zip(w) {
-                        *acc = asm::smmla(*acc, *w, vreinterpretq_s8_s64(a));
-                    }
-                }
+            acc = self.dot16(acc, w[FIRST / 8], w[FIRST / 8 + 1], x, at);
+            if N == 32 {
+                acc = self.dot16(acc, w[2], w[3], x, at + 16);
             }
             [int32x4x2_t(acc[0], acc[1]), int32x4x2_t(acc[2], acc[3])]
+        }
+    }
+
+    /// Adds the products of twice 8 weights. Written out, since loops over assembly are not unrolled.
+    ///
+    /// # Safety
+    /// 16 bytes are readable at `at` of both columns.
+    #[inline(always)]
+    unsafe fn dot16(
+        self,
+        acc: [int32x4_t; 4],
+        first: [int8x16_t; 4],
+        second: [int8x16_t; 4],
+        x: [*const u8; 2],
+        at: usize,
+    ) -> [int32x4_t; 4] {
+        // SAFETY: the token proves the features, and the caller vouches for the bytes.
+        unsafe {
+            let (a, b) = (vld1q_u64(x[0].add(at).cast()), vld1q_u64(x[1].add(at).cast()));
+            let (low, high) =
+                (vreinterpretq_s8_u64(vzip1q_u64(a, b)), vreinterpretq_s8_u64(vzip2q_u64(a, b)));
+            let acc = [
+                asm::smmla(acc[0], first[0], low),
+                asm::smmla(acc[1], first[1], low),
+                asm::smmla(acc[2], first[2], low),
+                asm::smmla(acc[3], first[3], low),
+            ];
+            [
+                asm::smmla(acc[0], second[0], high),
+                asm::smmla(acc[1], second[1], high),
+                asm::smmla(acc[2], second[2], high),
+                asm::smmla(acc[3], second[3], high),
+            ]
         }
     }
 

@@ -35,29 +35,41 @@ fn bytes(q: int32x4_t) -> int8x16_t {
     unsafe { vreinterpretq_s8_s32(q) }
 }
 
-/// Products of rows 0 and 1, and of rows 2 and 3, in 16-bit lanes of one byte position each.
-type Sums16 = (int16x8_t, int16x8_t);
+/// Runs `$step!(i)` for `i` of a list. Loops over assembly are not unrolled, and then what they change lies in memory.
+macro_rules! unrolled {
+    ($step:ident: $($i:literal)*) => { $($step!($i);)* };
+}
 
 impl Neon {
-    /// Each row's products with `4 * n` activations, `q[first..first + n]`; `n` times `|weight| * 127` must fit 16 bits.
+    /// Products of `4 * n` weights, `q[first..first + n]`, with as many activations, added up over the `n` words: 16-bit lanes
+    /// of rows 0 and 1, 2 and 3, 4 and 5, 6 and 7. `n` times `|weight| * 127` must fit 16 bits.
     ///
     /// # Safety
     /// `4 * n` bytes are readable at `a`.
     #[inline(always)]
-    unsafe fn sum16(self, q: &[int32x4x2_t; 8], first: usize, n: usize, a: *const i8) -> [Sums16; 2] {
+    unsafe fn sum16(self, q: &[int32x4x2_t; 8], first: usize, n: usize, a: *const i8) -> [int16x8_t; 4] {
         op!({
-            let a0 = bytes(vdupq_n_s32(four(a)));
-            let mut sums = [q[first].0, q[first].1].map(|q| {
-                let q = bytes(q);
-                (asm::smull(q, a0), asm::smull2(q, a0))
-            });
-            for s in 1..n {
-                let a = bytes(vdupq_n_s32(four(a.add(4 * s))));
-                for (sum, q) in sums.iter_mut().zip([q[first + s].0, q[first + s].1]) {
-                    let q = bytes(q);
-                    *sum = (asm::smlal(sum.0, q, a), asm::smlal2(sum.1, q, a));
-                }
+            let word = |s: usize| {
+                let q = q[first + s];
+                (bytes(q.0), bytes(q.1), bytes(vdupq_n_s32(four(a.add(4 * s)))))
+            };
+            let (low, high, x) = word(0);
+            let mut sums =
+                [asm::smull(low, x), asm::smull2(low, x), asm::smull(high, x), asm::smull2(high, x)];
+            macro_rules! step {
+                ($s:literal) => {
+                    if $s < n {
+                        let (low, high, x) = word($s);
+                        sums = [
+                            asm::smlal(sums[0], low, x),
+                            asm::smlal2(sums[1], low, x),
+                            asm::smlal(sums[2], high, x),
+                            asm::smlal2(sums[3], high, x),
+                        ];
+                    }
+                };
             }
+            unrolled!(step: 1 2 3 4 5 6 7);
             sums
         })
     }
@@ -79,17 +91,22 @@ impl Neon {
             };
             let run = if run < n { run } else { n };
             // Two 32-bit lanes a row, which meet at the end.
-            let zero = vdupq_n_s32(0);
-            let mut wide = [(zero, zero); 2];
-            let mut s = 0;
-            while s < n {
-                let sums = self.sum16(q, first + s, run, a.add(4 * s));
-                for (wide, sum) in wide.iter_mut().zip(sums) {
-                    *wide = (vpadalq_s16(wide.0, sum.0), vpadalq_s16(wide.1, sum.1));
-                }
-                s += run;
+            let mut wide = self.sum16(q, first, run, a).map(|sum| vpaddlq_s16(sum));
+            macro_rules! more {
+                ($i:literal) => {
+                    if $i * run < n {
+                        let sums = self.sum16(q, first + $i * run, run, a.add($i * 4 * run));
+                        wide = [
+                            vpadalq_s16(wide[0], sums[0]),
+                            vpadalq_s16(wide[1], sums[1]),
+                            vpadalq_s16(wide[2], sums[2]),
+                            vpadalq_s16(wide[3], sums[3]),
+                        ];
+                    }
+                };
             }
-            int32x4x2_t(vpaddq_s32(wide[0].0, wide[0].1), vpaddq_s32(wide[1].0, wide[1].1))
+            unrolled!(more: 1 2 3);
+            int32x4x2_t(vpaddq_s32(wide[0], wide[1]), vpaddq_s32(wide[2], wide[3]))
         })
     }
 }
