@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use llamay_engine::KvType;
 use llamay_engine::gguf::{Gguf, TensorType};
 use serde_json::{Map, Value, json};
 
@@ -81,7 +82,7 @@ fn fields(result: &Measured) -> Map<String, Value> {
     let n_tokens = (result.shape.n_prompt + result.shape.n_gen) as f64;
     let ts: Vec<f64> = ns.iter().map(|ns| n_tokens * 1e9 / ns).collect();
     let ((avg_ns, stddev_ns), (avg_ts, stddev_ts)) = (mean_and_deviation(&ns), mean_and_deviation(&ts));
-    let kv = llamay_engine::KvType::from(result.case.kv).name();
+    let kv = KvType::from(result.case.kv).name();
     let object = json!({
         "llamay_version": env!("CARGO_PKG_VERSION"),
         "cpu_info": cpu_info(),
@@ -134,7 +135,7 @@ fn csv_cell(value: &Value) -> String {
 
 /// Column names and widths; the last two columns end flush.
 const COLUMNS: [(&str, usize); 7] =
-    [("model", 30), ("size", 10), ("params", 10), ("backend", 10), ("threads", 7), ("test", 15), ("t/s", 20)];
+    [("model", 30), ("size", 10), ("params", 10), ("backend", 10), ("threads", 7), ("test", 20), ("t/s", 20)];
 
 fn markdown(cells: &[String]) -> String {
     let cell = |(i, (_, width)): (usize, &(&str, usize))| {
@@ -164,9 +165,18 @@ fn markdown_row(result: &Measured, row: &Map<String, Value>) -> String {
         output::count(number("model_n_params")),
         "CPU".to_owned(),
         result.threads.to_string(),
-        result.shape.name(),
+        test_name(result),
         format!("{:.2} ± {:.2}", float("avg_ts"), float("stddev_ts")),
     ])
+}
+
+/// The shape's name, and the cache's type where it is not the usual one.
+fn test_name(result: &Measured) -> String {
+    let name = result.shape.name();
+    match KvType::from(result.case.kv) {
+        KvType::F16 => name,
+        kv => format!("{name} {}", kv.name()),
+    }
 }
 
 /// A model's architecture, size and most common format: `llama 135M Q4_1`.
