@@ -3,7 +3,8 @@
 //! The self-test of a kernel set cannot catch that: the first such instruction ends the process, and nothing but a signal
 //! handler runs in between.
 
-const MESSAGE: &[u8] = b"error: this CPU refused an instruction that it reports; LLAMAY_ISA=portable runs without, \
+const MESSAGE: &[u8] =
+    b"error: this CPU refused an instruction that it reports; LLAMAY_ISA=portable runs without, \
     and `LLAMAY_ISA=portable llamay version` lists the sets to try between\n";
 
 /// From now on SIGILL writes a sentence to standard error before it ends the process as ever.

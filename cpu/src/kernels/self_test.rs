@@ -19,7 +19,9 @@ pub(crate) fn choose(sets: impl IntoIterator<Item = Kernels>) -> (Kernels, Vec<S
             Ok(()) => return (set, faults),
             Err(what) => {
                 let name = set.isa.name();
-                faults.push(format!("the {name} kernels are not used: this CPU reports their instructions, but {what}"));
+                faults.push(format!(
+                    "the {name} kernels are not used: this CPU reports their instructions, but {what}"
+                ));
             }
         }
     }
@@ -37,7 +39,10 @@ pub(crate) fn self_test(kernels: &Kernels) -> Result<(), String> {
     let mut random = Sequence(1);
     for &format in Format::ALL.iter().filter(|f| PackFormat::of(**f).is_some()) {
         if let Some(kernel) = kernels.matmul(format) {
-            same(&format!("its product with {format}"), packed_product(kernels, kernel, format, &mut random))?;
+            same(
+                &format!("its product with {format}"),
+                packed_product(kernels, kernel, format, &mut random),
+            )?;
         }
     }
     if let Some(kernel) = kernels.float {
@@ -91,7 +96,8 @@ fn packed_product(
     random: &mut Sequence,
 ) -> (Vec<f32>, Vec<f32>) {
     let (rows, k) = (kernels.isa.group_rows(), format.block_len());
-    let (Some(row_bytes), Some(size)) = (format.row_bytes(k), PackedMatrix::bytes(format, rows, k, rows)) else {
+    let (Some(row_bytes), Some(size)) = (format.row_bytes(k), PackedMatrix::bytes(format, rows, k, rows))
+    else {
         unreachable!("a block is a row")
     };
     let (w, x) = (random.weights(rows * row_bytes), random.floats(k));

@@ -72,7 +72,8 @@ fn hybrid_laptop() -> Machine {
 
 /// A telephone: one large, three middle and four small cores.
 fn big_little() -> Machine {
-    Machine::new("0-7").each(0..8, "cpu_capacity", |cpu| [290, 290, 290, 290, 810, 810, 810, 1024][cpu].to_string())
+    Machine::new("0-7")
+        .each(0..8, "cpu_capacity", |cpu| [290, 290, 290, 290, 810, 810, 810, 1024][cpu].to_string())
 }
 
 #[test]
@@ -94,7 +95,8 @@ fn smt_siblings_count_once() {
     // The second siblings are off.
     smt_server().file("/sys/devices/system/cpu/online", "0-63").says("64 threads (affinity 64 CPUs)");
     // An older kernel's name of the file.
-    let old = Machine::new("0-3").each(0..4, "topology/thread_siblings_list", |cpu| format!("{}-{}", cpu & 2, cpu | 1));
+    let old = Machine::new("0-3")
+        .each(0..4, "topology/thread_siblings_list", |cpu| format!("{}-{}", cpu & 2, cpu | 1));
     old.says("2 threads (affinity 4 CPUs, 2 cores)");
 }
 
@@ -181,5 +183,7 @@ fn without_files_the_machine_has_a_thread() {
 #[test]
 fn this_machine_has_a_thread() {
     let topology = Topology::of_this_process();
-    assert!(topology.threads() >= 1 && topology.fast_cores <= topology.cores && topology.cores <= topology.cpus);
+    assert!(
+        topology.threads() >= 1 && topology.fast_cores <= topology.cores && topology.cores <= topology.cpus
+    );
 }
