@@ -24,6 +24,9 @@ const LEAST_CHUNK: usize = 1 << 16;
 /// is read as the system's own read-ahead sees fit, lest it push out what comes before it.
 const PREFETCH_MOST: usize = 32 << 20;
 
+/// What there was no memory for, and what helps.
+const NO_ROOM: &str = "packing the weights (with --no-repack they are read from the file as they are used)";
+
 /// A matrix, ready for its kernel.
 pub(crate) enum Matrix {
     /// Groups of rows in planes.
@@ -174,8 +177,7 @@ impl<'a> Loader<'a> {
         for (part, rows) in plan.steps.iter().flat_map(|step| matrices(plan, &step.op)).filter(|_| !streams) {
             total += packed_bytes(plan, part, rows, kernels).unwrap_or(0);
         }
-        let arena = Arena::new(total)
-            .ok_or(ExecError::OutOfMemory { what: "packed weights", bytes: total as u64 })?;
+        let arena = Arena::new(total).ok_or(ExecError::OutOfMemory { what: NO_ROOM, bytes: total as u64 })?;
         Ok(Loader { plan, source, kernels, pool, streams, arena })
     }
 
@@ -191,10 +193,8 @@ impl<'a> Loader<'a> {
         }
         let id = part.weight;
         let weight = self.plan.weight_of(id);
-        let data = self
-            .arena
-            .take(size)
-            .ok_or(ExecError::OutOfMemory { what: "packed weights", bytes: size as u64 })?;
+        let data =
+            self.arena.take(size).ok_or(ExecError::OutOfMemory { what: NO_ROOM, bytes: size as u64 })?;
         let mut packed = PackedMatrix::new(weight.format, rows, weight.cols, lanes, data);
         let bytes = self.source.bytes(id).map_err(|why| weight_error(self.plan, id, why))?;
         let range = byte_range(self.plan, part, rows);
