@@ -42,13 +42,15 @@ const COMPUTE_TIME: Duration = Duration::from_millis(150);
 /// If there is no memory for the arrays.
 pub fn ceilings(isa: Isa, threads: usize, weights: u64) -> Result<Ceilings, ExecError> {
     let threads = threads.max(1);
-    let (sizes, rates) = read_rates(isa, threads, usize::try_from(weights).unwrap_or(usize::MAX))?;
+    let room = available_memory().map_or(MEMORY_SET, |free| usize::try_from(free / 4).unwrap_or(MEMORY_SET));
+    let weights = usize::try_from(weights).unwrap_or(usize::MAX).max(LEAST_SET);
+    let (sizes, rates) = read_rates(isa, threads, weights, MEMORY_SET.min(room))?;
     Ok(Ceilings {
         read: rates[0],
         read_set: sizes[0] as u64,
         memory: rates[1],
-        int8_macs: compute_rate(threads, int8(isa)),
-        f32_macs: compute_rate(threads, f32(isa)),
+        int8_macs: compute_rate(threads, byte_dot(isa)),
+        f32_macs: compute_rate(threads, float_fma(isa)),
     })
 }
 
@@ -63,7 +65,7 @@ struct Compute {
 }
 
 /// The byte products that the instruction set's matrix kernels are made of.
-fn int8(isa: Isa) -> Compute {
+fn byte_dot(isa: Isa) -> Compute {
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 if isa.is_available() => x86::INT8_AVX2,
@@ -76,7 +78,7 @@ fn int8(isa: Isa) -> Compute {
 }
 
 /// The widest fused multiply-adds of the instruction set.
-fn f32(isa: Isa) -> Compute {
+fn float_fma(isa: Isa) -> Compute {
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 | Isa::Avx512x256 if isa.is_available() => x86::F32_FMA256,
@@ -120,14 +122,19 @@ fn compute_rate(threads: usize, compute: Compute) -> f64 {
     threads as f64 * (turns * macs) as f64 / seconds
 }
 
-/// The sizes of two arrays, for weights and for memory, and bytes a second that all threads read of each.
-fn read_rates(isa: Isa, threads: usize, weights: usize) -> Result<([usize; 2], [f64; 2]), ExecError> {
-    let room = available_memory().map_or(MEMORY_SET, |free| usize::try_from(free / 4).unwrap_or(MEMORY_SET));
+/// Bytes a second that all threads read of two arrays, of about `weights` and of `memory` bytes; and the arrays' sizes, of
+/// which the second is no smaller.
+fn read_rates(
+    isa: Isa,
+    threads: usize,
+    weights: usize,
+    memory: usize,
+) -> Result<([usize; 2], [f64; 2]), ExecError> {
     // Each thread has a part of the array, and each part is read in whole passes.
     let part_pass = (PASS_BYTES / threads).next_multiple_of(64);
     let passes = |bytes: usize| bytes.div_ceil(part_pass * threads).max(1);
-    let memory = passes(MEMORY_SET.min(room));
-    let n_passes = [passes(weights.max(LEAST_SET)).min(memory), memory];
+    let memory = passes(memory);
+    let n_passes = [passes(weights).min(memory), memory];
 
     let total = memory * part_pass * threads;
     let short = || ExecError::OutOfMemory { what: "the probe of memory", bytes: total as u64 };
@@ -225,9 +232,11 @@ mod tests {
     #[test]
     fn every_instruction_set_has_ceilings_that_are_figures() {
         for isa in Isa::available() {
-            let measured = ceilings(isa, 2, 0).expect("half a gigabyte, or what there is");
-            for rate in [measured.read, measured.memory, measured.int8_macs, measured.f32_macs] {
-                assert!(rate.is_finite() && rate > 0.0, "{isa:?}: {measured:?}");
+            let (sizes, rates) = read_rates(isa, 2, PASS_BYTES, 2 * PASS_BYTES).expect("64 MiB");
+            assert_eq!(sizes, [PASS_BYTES, 2 * PASS_BYTES]);
+            for rate in [rates[0], rates[1], compute_rate(2, byte_dot(isa)), compute_rate(2, float_fma(isa))]
+            {
+                assert!(rate.is_finite() && rate > 0.0, "{isa:?}: {rate}");
             }
         }
     }

@@ -25,24 +25,29 @@ const LEAST_SHARE: f64 = 0.002;
 /// Colours of series in the style sheet.
 const N_COLOURS: usize = 6;
 
+/// Plain rules, since not every viewer knows variables; those that know no media take the light colours.
 const STYLE: &str = "
-svg { --page: #ffffff; --ink: #1f2328; --grid: #d8dee4; --roof: #57606a;
-      --s0: #0969da; --s1: #bc4c00; --s2: #1a7f37; --s3: #8250df; --s4: #bf3989; --s5: #9a6700; }
-@media (prefers-color-scheme: dark) {
-  svg { --page: #0d1117; --ink: #e6edf3; --grid: #30363d; --roof: #9198a1;
-        --s0: #58a6ff; --s1: #f0883e; --s2: #56d364; --s3: #bc8cff; --s4: #f778ba; --s5: #e3b341; }
-}
-.page { fill: var(--page); }
-text { fill: var(--ink); font: 11px system-ui, sans-serif; }
+text { fill: #1f2328; font: 11px system-ui, sans-serif; }
 .title { font-size: 15px; font-weight: 600; }
-.note, .tick { fill: var(--roof); }
-.grid { stroke: var(--grid); }
-.roof { stroke: var(--roof); stroke-width: 2; }
-.memory { stroke: var(--roof); stroke-dasharray: 5 4; }
-.leader { stroke: var(--roof); stroke-width: 0.6; }
-.s0 { fill: var(--s0); } .s1 { fill: var(--s1); } .s2 { fill: var(--s2); }
-.s3 { fill: var(--s3); } .s4 { fill: var(--s4); } .s5 { fill: var(--s5); }
-.dot { fill-opacity: 0.75; stroke: var(--page); }
+.page { fill: #ffffff; }
+.grid { stroke: #d8dee4; }
+.note, .tick { fill: #57606a; }
+.roof, .memory, .leader { stroke: #57606a; }
+.roof { stroke-width: 2; }
+.memory { stroke-dasharray: 5 4; }
+.leader { stroke-width: 0.6; }
+.dot { fill-opacity: 0.75; }
+.s0 { fill: #0969da; } .s1 { fill: #bc4c00; } .s2 { fill: #1a7f37; }
+.s3 { fill: #8250df; } .s4 { fill: #bf3989; } .s5 { fill: #9a6700; }
+@media (prefers-color-scheme: dark) {
+  text { fill: #e6edf3; }
+  .page { fill: #0d1117; }
+  .grid { stroke: #30363d; }
+  .note, .tick { fill: #9198a1; }
+  .roof, .memory, .leader { stroke: #9198a1; }
+  .s0 { fill: #58a6ff; } .s1 { fill: #f0883e; } .s2 { fill: #56d364; }
+  .s3 { fill: #bc8cff; } .s4 { fill: #f778ba; } .s5 { fill: #e3b341; }
+}
 ";
 
 /// The charts of a command, one below the other.
@@ -224,8 +229,9 @@ fn draw_roofs(svg: &mut Svg, axes: &Axes, c: &Ceilings) {
     let mut slope = |class: &str, rate: f64, name: &str| {
         let from = x0.max(lowest / rate);
         svg.line(class, axes.at(from, from * rate), axes.at(top / rate, top));
-        let (x, y) = axes.at(from, from * rate);
-        svg.label("note", "start", (x + 6.0, y - 10.0), &format!("{name} {:.1} GB/s", rate / 1e9));
+        // Half way up, where dots of memory-bound steps are below and those of caches to the left.
+        let (x, y) = axes.at((from * top / rate).sqrt(), (from * rate * top).sqrt());
+        svg.label("note", "end", (x - 8.0, y - 8.0), &format!("{name} {:.1} GB/s", rate / 1e9));
     };
     slope("roof", c.read, "read");
     // A slope of its own only where the weights stay in a cache.
