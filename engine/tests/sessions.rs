@@ -5,9 +5,7 @@ mod common;
 use common::{bits, isas, open, tokens, with};
 use llamay_engine::gguf::Gguf;
 use llamay_engine::sampling::SamplingParams;
-use llamay_engine::{
-    Cancel, Error, Feed, Finish, GenerateOptions, Logits, Model, Options, plan::KV_PAGE,
-};
+use llamay_engine::{Cancel, Error, Feed, Finish, GenerateOptions, Logits, Model, Options, plan::KV_PAGE};
 use llamay_formats::Format;
 use llamay_model::shapes::Shape;
 
