@@ -2,11 +2,11 @@
 
 mod common;
 
-use common::{bits, file, open, tokens, with};
+use common::{best as best_set, bits, file, open, tokens, with};
 use llamay_engine::gguf::{Gguf, Writer};
 use llamay_engine::sampling::SamplingParams;
 use llamay_engine::{
-    Cancel, Chat, DraftOptions, DraftStats, Finish, GenerateOptions, Isa, Model, Options, Session, Speculator,
+    Cancel, Chat, DraftOptions, DraftStats, Finish, GenerateOptions, Model, Options, Session, Speculator,
 };
 use llamay_formats::Format;
 use llamay_model::shapes::{N_VOCAB, Shape};
@@ -56,7 +56,7 @@ impl Pair {
 }
 
 fn best(context: usize) -> Options {
-    Options { context: Some(context), ..with(best(), 1) }
+    Options { context: Some(context), ..with(best_set(), 1) }
 }
 
 fn greedy(max_tokens: usize) -> GenerateOptions {
