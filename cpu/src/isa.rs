@@ -96,8 +96,9 @@ impl Isa {
     }
 
     /// The sets that this machine runs and that are no higher than `cap`, from the most to the least capable; under another
-    /// architecture's, the portable one alone.
+    /// architecture's, the portable one alone. Without a cap the sets that this CPU is slower with are left out.
     pub(crate) fn up_to(cap: Option<Isa>) -> impl Iterator<Item = Isa> {
+        let cap = cap.or_else(own_cap);
         let allowed = move |isa: &Isa| {
             cap.is_none_or(|cap| *isa <= cap && (Isa::BUILT.contains(&cap) || *isa == Isa::Portable))
         };
@@ -127,9 +128,33 @@ impl Isa {
     }
 }
 
+/// The set above which this CPU loses speed.
+fn own_cap() -> Option<Isa> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: every x86-64 CPU has the instruction and its leaf 1. (It is a safe function from Rust 1.93 on.)
+        #[allow(unused_unsafe)]
+        let signature = unsafe { std::arch::x86_64::__cpuid(1) }.eax;
+        cap_of(signature)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    None
+}
+
+/// The set above which a CPU of this signature (`cpuid` leaf 1, EAX: stepping, model, family) loses speed.
+///
+/// Intel's servers from Skylake to Cooper Lake, family 6, model 85, lower the whole core's clock for 512-bit multiplications,
+/// by a quarter and more (Intel, "Xeon Scalable Specification Update", turbo frequencies by instruction class), and go on to
+/// do so for a millisecond. Their successors, and AMD's CPUs, lower it by a few percent or not at all.
+#[cfg(target_arch = "x86_64")]
+fn cap_of(signature: u32) -> Option<Isa> {
+    let (family, model) = (signature >> 8 & 15, signature >> 4 & 15 | signature >> 12 & 0xf0);
+    (family == 6 && model == 85).then_some(Isa::Avx512x256)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Isa;
+    use super::*;
 
     #[test]
     fn the_best_set_is_no_higher_than_the_cap_and_of_this_architecture() {
@@ -141,7 +166,23 @@ mod tests {
             assert!(!isa.is_available());
             assert_eq!(Isa::best(Some(*isa)), Isa::Portable);
         }
-        assert_eq!(Isa::available().last(), Some(&Isa::best(None)));
+        assert!(Isa::available().contains(&Isa::best(None)));
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn cpus_that_slow_down_under_512_bits_get_256() {
+        // Cascade Lake and Cooper Lake; Ice Lake, Sapphire Rapids, AMD Milan and Genoa.
+        for (signature, cap) in [
+            (0x5_0657, Some(Isa::Avx512x256)),
+            (0x5_065b, Some(Isa::Avx512x256)),
+            (0x6_06a6, None),
+            (0x8_06f8, None),
+            (0xa0_0f11, None),
+            (0xa1_0f11, None),
+        ] {
+            assert_eq!(cap_of(signature), cap, "{signature:x}");
+        }
     }
 
     #[test]
