@@ -8,7 +8,7 @@ mod x86;
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
 use llamay_plan::{Ceilings, ExecError};
@@ -118,7 +118,7 @@ fn f32_portable(turns: u64) {
 /// Multiply-adds a second of all threads.
 fn compute_rate(threads: usize, compute: Compute) -> f64 {
     let Compute { run, turns, macs } = compute;
-    let seconds = fastest_pass(vec![(); threads], COMPUTE_TIME, 8, &|(), _| run(black_box(turns)));
+    let (seconds, threads) = fastest_pass(vec![(); threads], COMPUTE_TIME, 8, &|(), _| run(black_box(turns)));
     threads as f64 * (turns * macs) as f64 / seconds
 }
 
@@ -146,7 +146,7 @@ fn read_rates(
     fastest_pass(parts.iter_mut().collect(), Duration::ZERO, 0, &|part, _| part.fill(1));
     let rates = n_passes.map(|n| {
         let words = part_pass / size_of::<u64>();
-        let seconds = fastest_pass(parts.iter().collect(), READ_TIME, n, &|part, pass| {
+        let (seconds, threads) = fastest_pass(parts.iter().collect(), READ_TIME, n, &|part, pass| {
             let ahead = AHEADS[pass / n % AHEADS.len()];
             read(isa, &part[pass % n * words..][..words], ahead);
         });
@@ -181,19 +181,18 @@ fn sum(words: &[u64], ask: impl Fn(*const u64)) -> u64 {
 
 /// Runs `pass(part, number)` on a thread for each part, all at once, again and again, for `time` but at least `least`
 /// passes after the one of number 0, which only warms up. Gives the seconds of the fastest, from the common start until the
-/// last thread is done.
+/// last thread is done, and the number of threads: fewer than parts where the system refuses more.
 fn fastest_pass<T: Send>(
     parts: Vec<T>,
     time: Duration,
     least: usize,
     pass: &(dyn Fn(&mut T, usize) + Sync),
-) -> f64 {
-    let barrier = Barrier::new(parts.len());
+) -> (f64, usize) {
+    // Made when it is known how many threads there are.
+    let barrier = OnceLock::new();
     let over = AtomicBool::new(false);
-    let mut parts: Vec<Mutex<T>> = parts.into_iter().map(Mutex::new).collect();
-    let own = parts.pop();
-    let thread = |part: &Mutex<T>, done: &mut dyn FnMut(usize, Duration)| {
-        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+    let run = |mut part: T, done: &mut dyn FnMut(usize, Duration)| {
+        let barrier: &Barrier = barrier.wait();
         for number in 0.. {
             barrier.wait();
             if over.load(Ordering::Acquire) {
@@ -205,14 +204,19 @@ fn fastest_pass<T: Send>(
             done(number, start.elapsed());
         }
     };
+    let mut parts = parts.into_iter();
+    let Some(own) = parts.next() else { return (f64::INFINITY, 0) };
     let mut fastest = Duration::MAX;
+    let mut threads = 1;
     std::thread::scope(|scope| {
-        for part in &parts {
-            scope.spawn(|| thread(part, &mut |_, _| {}));
+        for part in parts {
+            let run = &run;
+            let spawned = std::thread::Builder::new().spawn_scoped(scope, move || run(part, &mut |_, _| {}));
+            threads += usize::from(spawned.is_ok());
         }
-        let Some(own) = &own else { return };
+        barrier.get_or_init(|| Barrier::new(threads));
         let mut began = Instant::now();
-        thread(own, &mut |number, elapsed| {
+        run(own, &mut |number, elapsed| {
             if number == 0 {
                 began = Instant::now();
             } else {
@@ -222,7 +226,7 @@ fn fastest_pass<T: Send>(
             over.store(number >= least && began.elapsed() >= time, Ordering::Release);
         });
     });
-    fastest.as_secs_f64()
+    (fastest.as_secs_f64(), threads)
 }
 
 #[cfg(test)]
@@ -243,13 +247,11 @@ mod tests {
 
     #[test]
     fn every_part_takes_part_in_every_pass() {
-        let counts: Vec<Mutex<Vec<usize>>> = (0..3).map(|_| Mutex::default()).collect();
-        fastest_pass((0..3).collect(), Duration::ZERO, 4, &|i: &mut usize, pass| {
-            counts[*i].lock().unwrap_or_else(PoisonError::into_inner).push(pass);
-        });
-        for passes in counts {
-            assert_eq!(passes.into_inner().unwrap_or_else(PoisonError::into_inner), [0, 1, 2, 3, 4]);
-        }
+        let mut passes: Vec<Vec<usize>> = vec![Vec::new(); 3];
+        let (seconds, threads) =
+            fastest_pass(passes.iter_mut().collect(), Duration::ZERO, 4, &|seen, pass| seen.push(pass));
+        assert!(seconds >= 0.0 && threads == 3);
+        assert!(passes.iter().all(|seen| *seen == [0, 1, 2, 3, 4]), "{passes:?}");
     }
 
     #[test]
