@@ -3,7 +3,7 @@
 
 use super::simd::Simd;
 use super::unpack::{BITS_4, BITS_5, BITS_8, unpack32};
-use super::{MatArgs, Tile, matmul_by_tiles};
+use super::{MatArgs, Tile, block32, matmul_by_tiles};
 use llamay_formats::{iq4_nl, mxfp4, span_len};
 
 /// What sets one of these formats apart.
@@ -132,21 +132,22 @@ pub(super) unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(
                     }
                 }
                 for c in 0..C {
+                    let x = x[c].add(b * block32::BYTES);
                     let init = match K::OFFSET {
                         Some(which) if !signed_128 => {
-                            s.i_splat(*x[c].add(layout.negatives(which)).cast::<i32>().add(b))
+                            s.i_splat(*x.add(block32::NEGATIVES).cast::<i32>().add(which))
                         }
                         _ => s.i_splat(0),
                     };
-                    let isum = s.f_from_i(s.dot32(&q, K::MAX, x[c].add(32 * b).cast(), init));
+                    let isum = s.f_from_i(s.dot32(&q, K::MAX, x.cast(), init));
                     let t = if K::MIN {
                         let m = s.f_load_f16(scales.add((b * n_scales + 1) * lanes));
-                        let sum = s.f_splat(*x[c].add(layout.sums).cast::<f32>().add(b));
+                        let sum = s.f_splat(*x.add(block32::SUM).cast::<f32>());
                         s.f_fma(d, isum, s.f_mul(m, sum))
                     } else {
                         s.f_mul(d, isum)
                     };
-                    let scale = s.f_splat(*x[c].add(layout.scales).cast::<f32>().add(b));
+                    let scale = s.f_splat(*x.add(block32::SCALE).cast::<f32>());
                     acc[c] = s.f_fma(scale, t, acc[c]);
                 }
             }

@@ -147,7 +147,7 @@ unsafe fn stretch_product<S: Simd, K: CodeBook, const C: usize>(
         for i in 0..stretch.n {
             let b = stretch.first + i;
             let block = expanded.add(i * const { expanded_bytes::<S, K>() });
-            advance::<S, K, C>(s, scales.add(b * S::LANES), block, &x, args.layout, b, &mut acc);
+            advance::<S, K, C>(s, scales.add(b * S::LANES), block, &x, b, &mut acc);
         }
         for c in 0..C {
             (*sums.add(col + c))[stretch.span] = acc[c];

@@ -4,7 +4,7 @@
 use llamay_formats::{Activation, block_scale, round_even, tree8};
 use llamay_plan::{Gating, Nonlinearity, NormKind, RopePairs, Scoring};
 
-use crate::acts::ActLayout;
+use crate::acts::{ActLayout, block32, block256};
 use crate::math;
 
 /// A norm and its weights.
@@ -335,8 +335,8 @@ pub(crate) fn record(x: &[f32], layout: &ActLayout, out: &mut [u32]) {
                 *o = x.to_bits();
             }
         }
-        Activation::I8x32 => record_32(x, layout, out),
-        Activation::I8x256 => record_256(x, layout, out),
+        Activation::I8x32 => record_32(x, out),
+        Activation::I8x256 => record_256(x, out),
     }
 }
 
@@ -377,43 +377,32 @@ fn sum<const N: usize>(q: &[i8]) -> i32 {
     sum
 }
 
-fn record_parts<'a>(layout: &ActLayout, out: &'a mut [u32]) -> (&'a mut [i8], &'a mut [u32]) {
-    let (quants, rest) = out.split_at_mut(layout.k / 4);
-    (bytemuck::cast_slice_mut(quants), rest)
-}
-
 #[inline(always)]
-fn record_32(x: &[f32], layout: &ActLayout, out: &mut [u32]) {
-    let n = layout.n_blocks;
-    let (quants, rest) = record_parts(layout, out);
+fn record_32(x: &[f32], out: &mut [u32]) {
     let (blocks, _) = x.as_chunks::<32>();
-    let (q, _) = quants.as_chunks_mut::<32>();
-    for (b, (x, q)) in blocks.iter().zip(q).enumerate() {
-        rest[b] = quantize(x, q).to_bits();
+    for (x, block) in blocks.iter().zip(out.chunks_exact_mut(block32::BYTES / 4)) {
+        let (q, numbers) = block.split_at_mut(block32::SCALE / 4);
+        let [q] = bytemuck::cast_slice_mut::<u32, [i8; 32]>(q) else { unreachable!("a block's quants") };
+        let scale = quantize(x, q);
         let sum = sum::<32>(q);
-        rest[n + b] = (sum as f32).to_bits();
-        rest[2 * n + b] = (-8 * sum) as u32;
-        rest[3 * n + b] = (-16 * sum) as u32;
-        rest[4 * n + b] = (-128 * sum) as u32;
+        let [a, b, c] = [8, 16, 128].map(|n| (-n * sum) as u32);
+        numbers.copy_from_slice(&[scale.to_bits(), (sum as f32).to_bits(), a, b, c]);
     }
 }
 
 #[inline(always)]
-fn record_256(x: &[f32], layout: &ActLayout, out: &mut [u32]) {
-    let n = layout.n_blocks;
-    let (quants, rest) = record_parts(layout, out);
-    let (scales, rest) = rest.split_at_mut(n);
-    let sums: &mut [i16] = bytemuck::cast_slice_mut(rest);
-    let (sums16, sums32) = sums.split_at_mut(layout.k / 16);
+fn record_256(x: &[f32], out: &mut [u32]) {
     let (blocks, _) = x.as_chunks::<256>();
-    let (q, _) = quants.as_chunks_mut::<256>();
-    for (b, (x, q)) in blocks.iter().zip(q).enumerate() {
-        scales[b] = quantize(x, q).to_bits();
-        for (s, q) in sums16[16 * b..].iter_mut().zip(q.chunks_exact(16)) {
+    for (x, block) in blocks.iter().zip(out.chunks_exact_mut(block256::BYTES / 4)) {
+        let (q, numbers) = block.split_at_mut(block256::SCALE / 4);
+        let [q] = bytemuck::cast_slice_mut::<u32, [i8; 256]>(q) else { unreachable!("a block's quants") };
+        numbers[0] = quantize(x, q).to_bits();
+        let (sums16, sums32) = bytemuck::cast_slice_mut::<u32, i16>(&mut numbers[1..]).split_at_mut(16);
+        for (s, q) in sums16.iter_mut().zip(q.chunks_exact(16)) {
             *s = sum::<16>(q) as i16;
         }
-        for i in 0..8 {
-            sums32[8 * b + i] = sums16[16 * b + 2 * i] + sums16[16 * b + 2 * i + 1];
+        for (i, s) in sums32.iter_mut().enumerate() {
+            *s = sums16[2 * i] + sums16[2 * i + 1];
         }
     }
 }

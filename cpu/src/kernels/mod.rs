@@ -29,7 +29,7 @@ use std::ops::Range;
 use llamay_formats::Format;
 use simd::Simd;
 
-pub(crate) use crate::acts::ActLayout;
+pub(crate) use crate::acts::{ActLayout, block32, block256};
 use crate::isa::Isa;
 use crate::pack::PackedMatrix;
 pub(crate) use attention::{MergeArgs, MergeFn, Query, TileArgs, TileFn, scratch_len};

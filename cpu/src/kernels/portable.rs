@@ -48,19 +48,19 @@ unsafe fn score(args: &TileArgs<'_>, query: &Query, j: usize) -> f32 {
             }
             KvType::Q8_0 | KvType::Q4_0 => {
                 let layout = ActLayout::new(Activation::I8x32, args.head_dim.next_multiple_of(KV_BLOCK));
-                let (quants, scales) = (q.cast::<i8>(), q.cast::<u8>().add(layout.scales).cast::<f32>());
                 let block_bytes = quant_bytes(args.kv);
                 // The bytes of keys are unsigned.
                 let flip = if args.kv == KvType::Q8_0 { 0x80 } else { 0 };
                 for b in 0..layout.n_blocks {
+                    let x = q.cast::<u8>().add(b * block32::BYTES);
                     let block = args.k.add(b * block_bytes);
                     let byte = |i: usize| *block.add((i / 4 * KV_PAGE + j) * 4 + i % 4) ^ flip;
                     let mut isum = 0;
                     for d in 0..KV_BLOCK {
-                        isum += unpacked(args.kv, byte, d) * i32::from(*quants.add(b * KV_BLOCK + d));
+                        isum += unpacked(args.kv, byte, d) * i32::from(*x.cast::<i8>().add(d));
                     }
                     let t = half(args.k.add(layout.n_blocks * block_bytes), b * KV_PAGE + j) * isum as f32;
-                    acc = (*scales.add(b)).mul_add(t, acc);
+                    acc = (*x.add(block32::SCALE).cast::<f32>()).mul_add(t, acc);
                 }
             }
         }

@@ -7,7 +7,7 @@ use llamay_formats::{iq4_nl, span_len};
 use super::block::{less, unsigned};
 use super::simd::{Simd, four};
 use super::unpack::{BITS_2, BITS_3, BITS_4, BITS_5, BITS_6, unpack32, words32};
-use super::{ActLayout, MatArgs, Tile, matmul_by_tiles};
+use super::{MatArgs, Tile, block256, matmul_by_tiles};
 
 /// What sets one of these formats apart.
 pub(crate) trait SuperKind {
@@ -77,8 +77,7 @@ pub(super) unsafe fn tile_product<S: Simd, K: SuperKind, const C: usize>(
 ) {
     let lanes = S::LANES;
     let n_scales = 1 + usize::from(K::MIN);
-    let layout = args.layout;
-    let n_blocks = layout.n_blocks;
+    let n_blocks = args.layout.n_blocks;
     let span = span_len(n_blocks);
     // SAFETY: the group has `n_blocks` blocks of scales, factors and quants, and each record as many blocks of 256.
     unsafe {
@@ -95,7 +94,7 @@ pub(super) unsafe fn tile_product<S: Simd, K: SuperKind, const C: usize>(
                     super::prefetch_ahead(s, block, args.weights.block_bytes);
                 }
                 let scales = scales.add(b * n_scales * lanes);
-                advance::<S, K, C>(s, scales, block, &x, layout, b, &mut acc);
+                advance::<S, K, C>(s, scales, block, &x, b, &mut acc);
             }
             b += span;
             *sums = acc;
@@ -114,13 +113,13 @@ pub(super) unsafe fn advance<S: Simd, K: SuperKind, const C: usize>(
     scales: *const u16,
     block: *const u8,
     x: &[*const u8; C],
-    layout: &ActLayout,
     b: usize,
     acc: &mut [S::F; C],
 ) {
     // SAFETY: passed on to the caller.
     unsafe {
-        let (isum, msum) = integer_sums::<S, K, C>(s, block, x, layout, b);
+        let x: [*const u8; C] = std::array::from_fn(|c| x[c].add(b * block256::BYTES));
+        let (isum, msum) = integer_sums::<S, K, C>(s, block, &x);
         let mut d = s.f_load_f16(scales);
         if K::SCALE != 1.0 {
             d = s.f_mul(d, s.f_splat(K::SCALE));
@@ -135,21 +134,19 @@ pub(super) unsafe fn advance<S: Simd, K: SuperKind, const C: usize>(
                 let offset = s.i_mul(msum[c], s.i_splat(K::OFFSET));
                 s.f_mul(d, s.f_from_i(s.i_sub(isum[c], offset)))
             };
-            let scale = s.f_splat(*x[c].add(layout.scales).cast::<f32>().add(b));
+            let scale = s.f_splat(*x[c].add(block256::SCALE).cast::<f32>());
             acc[c] = s.f_fma(scale, t, acc[c]);
         }
     }
 }
 
-/// The block's two exact sums for each column: factors times dot products, and what multiplies the activation sums
-/// (minima where the format has them, else the factors again, for the offset).
+/// The block's two exact sums for each column, of which `x` points to the block: factors times dot products, and what
+/// multiplies the activation sums (minima where the format has them, else the factors again, for the offset).
 #[inline(always)]
 unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
     s: S,
     block: *const u8,
     x: &[*const u8; C],
-    layout: &ActLayout,
-    b: usize,
 ) -> ([S::I; C], [S::I; C]) {
     let lanes = S::LANES;
     let sub_bytes = words32(K::BITS) * 4 * lanes;
@@ -163,7 +160,6 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
             if let Some(table) = K::TABLE {
                 let table = if S::SIGNED { &less(table, 128) } else { table };
                 let factors = s.pairs_i8(block.add(half * 2 * lanes));
-                let sums_at = layout.more + 2 * (8 * b + 2 * half);
                 for (sub, which) in [(2 * half, 1), (2 * half + 1, 1 << 16)] {
                     // One factor of the pair as a 32-bit number: the products of whole bytes do not fit 16 bits.
                     let factor = s.madd_pairs(s.i_splat(0), factors, s.i_splat(which));
@@ -172,7 +168,7 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
                         *q = s.lookup(table, *q);
                     }
                     for c in 0..C {
-                        let a = x[c].add(256 * b + 32 * sub).cast();
+                        let a = x[c].add(32 * sub).cast();
                         let dot = s.dot32(&q, K::MAX, a, s.i_splat(0));
                         isum[c] = s.i_add(isum[c], s.i_mul(dot, factor));
                     }
@@ -180,20 +176,24 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
                 for c in 0..C {
                     // Signed weights have no offset to take off.
                     if !S::SIGNED {
-                        msum[c] = s.madd_pairs(msum[c], factors, s.i_splat(four(x[c].add(sums_at).cast())));
+                        msum[c] = s.madd_pairs(
+                            msum[c],
+                            factors,
+                            s.i_splat(four(x[c].add(block256::SUMS_32 + 4 * half).cast())),
+                        );
                     }
                 }
             } else if K::RUN == 256 {
                 for sub in 2 * half..2 * half + 2 {
                     let q = unpack32::<S>(s, K::BITS, weights.add(sub * sub_bytes));
                     for c in 0..C {
-                        let a = x[c].add(256 * b + 32 * sub).cast();
+                        let a = x[c].add(32 * sub).cast();
                         // A chain of its own for every 32, so that one column alone does not wait for each product.
                         isum[c] = s.i_add(isum[c], s.dot32(&q, K::MAX, a, s.i_splat(0)));
                     }
                 }
                 for c in 0..C {
-                    let sums = x[c].add(layout.more + 2 * (8 * b + 2 * half)).cast();
+                    let sums = x[c].add(block256::SUMS_32 + 4 * half).cast();
                     msum[c] = s.madd_pairs(msum[c], s.i_splat(1 << 16 | 1), s.i_splat(four(sums)));
                 }
             } else if K::RUN == 32 {
@@ -202,15 +202,15 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
                 let first = s.scale_low(factors);
                 let q = unpack32::<S>(s, K::BITS, weights.add(2 * half * sub_bytes));
                 for c in 0..C {
-                    let a = x[c].add(256 * b + 64 * half).cast();
+                    let a = x[c].add(64 * half).cast();
                     isum[c] = s.dot_scaled::<0, 8>(&q, K::MAX, a, first, isum[c]);
                 }
                 let second = s.scale_high(factors);
                 let q = unpack32::<S>(s, K::BITS, weights.add((2 * half + 1) * sub_bytes));
                 for c in 0..C {
-                    let a = x[c].add(256 * b + 64 * half + 32).cast();
+                    let a = x[c].add(64 * half + 32).cast();
                     isum[c] = s.dot_scaled::<0, 8>(&q, K::MAX, a, second, isum[c]);
-                    let sums = x[c].add(layout.more + 2 * (8 * b + 2 * half)).cast();
+                    let sums = x[c].add(block256::SUMS_32 + 4 * half).cast();
                     msum[c] = s.madd_pairs(msum[c], of_sums, s.i_splat(four(sums)));
                 }
             } else {
@@ -220,10 +220,10 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
                     let (first, second) = (s.scale_low(factors), s.scale_high(factors));
                     let q = unpack32::<S>(s, K::BITS, weights.add(sub * sub_bytes));
                     for c in 0..C {
-                        let a: *const i8 = x[c].add(256 * b + 32 * sub).cast();
+                        let a: *const i8 = x[c].add(32 * sub).cast();
                         isum[c] = s.dot_scaled::<0, 4>(&q, K::MAX, a, first, isum[c]);
                         isum[c] = s.dot_scaled::<4, 4>(&q, K::MAX, a.add(16), second, isum[c]);
-                        let sums = x[c].add(layout.sums + 2 * (16 * b + 2 * sub)).cast();
+                        let sums = x[c].add(block256::SUMS_16 + 4 * sub).cast();
                         msum[c] = s.madd_pairs(msum[c], of_sums, s.i_splat(four(sums)));
                     }
                 }

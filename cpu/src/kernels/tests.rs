@@ -295,19 +295,18 @@ fn records_hold_the_reference_quantisation() {
             unsafe { (kernels.elementwise.record)(&x, &layout, &mut record) };
             let want = QuantizedRow::new(kind, &x);
             let bytes: &[u8] = bytemuck::cast_slice(&record);
-            let scales: &[f32] =
-                bytemuck::cast_slice(&bytes[layout.scales..layout.scales + 4 * layout.n_blocks]);
-            assert_same_bits(scales, want.scales(), "scales");
-            for (b, scale) in scales.iter().enumerate() {
-                let n = kind.block_len();
-                if scale.is_finite() {
-                    let quants: &[i8] = bytemuck::cast_slice(&bytes[b * n..(b + 1) * n]);
-                    assert_eq!(
-                        quants,
-                        &want.quants()[b * n..(b + 1) * n],
-                        "block {b} on {}",
-                        kernels.isa.name()
-                    );
+            let (n, size, at) = match kind {
+                Activation::I8x256 => (256, block256::BYTES, block256::SCALE),
+                _ => (32, block32::BYTES, block32::SCALE),
+            };
+            let blocks: Vec<&[u8]> = bytes.chunks_exact(size).collect();
+            let scale = |b: &[u8]| f32::from_ne_bytes(b[at..at + 4].try_into().expect("four bytes"));
+            let scales: Vec<f32> = blocks.iter().map(|b| scale(b)).collect();
+            assert_same_bits(&scales, want.scales(), "scales");
+            for (b, (block, want)) in blocks.iter().zip(want.quants().chunks_exact(n)).enumerate() {
+                if scales[b].is_finite() {
+                    let quants: &[i8] = bytemuck::cast_slice(&block[..n]);
+                    assert_eq!(quants, want, "block {b} on {}", kernels.isa.name());
                 }
             }
         }

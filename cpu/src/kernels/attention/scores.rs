@@ -5,7 +5,7 @@ use llamay_plan::{KV_BLOCK, KV_PAGE};
 
 use super::elements::{Block, Float, scales_at};
 use super::{Query, Scratch, Simd, TileArgs, for_each_group, span};
-use crate::acts::ActLayout;
+use crate::acts::{ActLayout, block32};
 use crate::kv::quant_bytes;
 
 /// # Safety
@@ -109,11 +109,12 @@ unsafe fn block_products<S: Simd, B: Block, const Q: usize>(
         for b in 0..layout.n_blocks {
             let d = s.f_load_f16(scales.add(b * KV_PAGE + j));
             let k = B::keys(s, args.k.add(b * quant_bytes(B::KIND) + 4 * j));
-            let offsets = q.map(|q| *q.add(layout.negatives(B::OFFSET)).cast::<i32>().add(b));
-            let isums = B::dots(s, &k, q.map(|q| q.add(b * KV_BLOCK).cast()), offsets);
+            let q = q.map(|q| q.add(b * block32::BYTES));
+            let offsets = q.map(|q| *q.add(block32::NEGATIVES).cast::<i32>().add(B::OFFSET));
+            let isums = B::dots(s, &k, q.map(|q| q.cast()), offsets);
             for ((acc, q), isum) in acc.iter_mut().zip(q).zip(isums) {
                 let t = s.f_mul(d, s.f_from_i(isum));
-                let scale = s.f_splat(*q.add(layout.scales).cast::<f32>().add(b));
+                let scale = s.f_splat(*q.add(block32::SCALE).cast::<f32>());
                 *acc = s.f_fma(scale, t, *acc);
             }
         }

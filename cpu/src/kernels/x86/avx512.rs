@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use super::Vnni256;
 use super::avx2::tree;
+use super::{fits_16_bits, run_of_pairs};
 use crate::kernels::simd::{Simd, four};
 
 /// Proof that the CPU has what [`Vnni256`] asks for and AVX-512 DQ, at full width.
@@ -199,17 +200,30 @@ impl Simd for Avx512 {
     unsafe fn dot_scaled<const FIRST: usize, const N: usize>(
         self,
         q: &[__m512i; 8],
-        _max: i32,
+        max: i32,
         a: *const i8,
         scale: __m512i,
         acc: __m512i,
     ) -> __m512i {
         op!({
-            let mut sum = _mm512_setzero_si512();
-            for s in 0..N {
-                sum = _mm512_dpbusd_epi32(sum, q[FIRST + s], _mm512_set1_epi32(four(a.add(4 * s))));
+            let run = run_of_pairs(N, max);
+            // The factor beside a zero: the sums' upper halves are but their signs.
+            let factor = _mm512_and_si512(scale, _mm512_set1_epi32(0xffff));
+            let mut acc = acc;
+            let mut first = 0;
+            while first < N {
+                let mut sum = _mm512_setzero_si512();
+                for s in first..first + run {
+                    sum = _mm512_dpbusd_epi32(sum, q[FIRST + s], _mm512_set1_epi32(four(a.add(4 * s))));
+                }
+                acc = if fits_16_bits(run, max) {
+                    _mm512_dpwssd_epi32(acc, sum, factor)
+                } else {
+                    _mm512_add_epi32(acc, _mm512_mullo_epi32(sum, scale))
+                };
+                first += run;
             }
-            _mm512_add_epi32(acc, _mm512_mullo_epi32(sum, scale))
+            acc
         })
     }
 }

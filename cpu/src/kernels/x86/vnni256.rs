@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::Avx2;
+use super::{Avx2, fits_16_bits, run_of_pairs};
 use crate::kernels::simd::{Simd, four};
 
 /// Runs intrinsics of the features that the token proves.
@@ -128,17 +128,30 @@ macro_rules! vnni256 {
             unsafe fn dot_scaled<const FIRST: usize, const N: usize>(
                 self,
                 q: &[__m256i; 8],
-                _max: i32,
+                max: i32,
                 a: *const i8,
                 scale: __m256i,
                 acc: __m256i,
             ) -> __m256i {
                 op!({
-                    let mut sum = _mm256_setzero_si256();
-                    for s in 0..N {
-                        sum = $dpbusd(sum, q[FIRST + s], _mm256_set1_epi32(four(a.add(4 * s))));
+                    let run = run_of_pairs(N, max);
+                    // The factor beside a zero: the sums' upper halves are but their signs.
+                    let factor = _mm256_and_si256(scale, _mm256_set1_epi32(0xffff));
+                    let mut acc = acc;
+                    let mut first = 0;
+                    while first < N {
+                        let mut sum = _mm256_setzero_si256();
+                        for s in first..first + run {
+                            sum = $dpbusd(sum, q[FIRST + s], _mm256_set1_epi32(four(a.add(4 * s))));
+                        }
+                        acc = if fits_16_bits(run, max) {
+                            $dpwssd(acc, sum, factor)
+                        } else {
+                            _mm256_add_epi32(acc, _mm256_mullo_epi32(sum, scale))
+                        };
+                        first += run;
                     }
-                    _mm256_add_epi32(acc, _mm256_mullo_epi32(sum, scale))
+                    acc
                 })
             }
         }

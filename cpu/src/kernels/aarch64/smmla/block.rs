@@ -7,7 +7,7 @@ use crate::kernels::aarch64::I8mm;
 pub(crate) use crate::kernels::block::*;
 use crate::kernels::simd::Simd;
 use crate::kernels::unpack::words32;
-use crate::kernels::{MatArgs, Tile};
+use crate::kernels::{MatArgs, Tile, block32};
 
 matmul_by_pairs!(BlockKind);
 
@@ -38,12 +38,13 @@ unsafe fn pairs_product<K: BlockKind, const P: usize>(s: I8mm, args: &MatArgs<'_
                 let m = if K::MIN { s.rows_f(s.f_load_f16(of_block.add(lanes))) } else { d };
                 let w = signed_weights(s, K::BITS, offset, K::TABLE, quants.add(b * block_bytes));
                 for (x, acc) in x.iter().zip(acc.iter_mut()) {
-                    let isum = s.dot::<0, 32>(&w, *x, 32 * b);
-                    let scale = s.columns_f(*x, layout.scales + 4 * b);
+                    let at = b * block32::BYTES;
+                    let isum = s.dot::<0, 32>(&w, *x, at);
+                    let scale = s.columns_f(*x, at + block32::SCALE);
                     for v in 0..2 {
                         let isum = s.f_from_i(isum[v]);
                         let t = if K::MIN {
-                            let sum = s.columns_f(*x, layout.sums + 4 * b);
+                            let sum = s.columns_f(*x, at + block32::SUM);
                             s.f_fma(d[v], isum, s.f_mul(m[v], sum))
                         } else {
                             s.f_mul(d[v], isum)

@@ -8,7 +8,7 @@ use crate::kernels::aarch64::i8mm::Pairs;
 use crate::kernels::simd::Simd;
 pub(crate) use crate::kernels::superblock::*;
 use crate::kernels::unpack::words32;
-use crate::kernels::{ActLayout, MatArgs, Tile};
+use crate::kernels::{MatArgs, Tile, block256};
 
 matmul_by_pairs!(SuperKind);
 
@@ -32,7 +32,7 @@ unsafe fn pairs_product<K: SuperKind, const P: usize>(s: I8mm, args: &MatArgs<'_
         for acc in &mut spans {
             for b in b..(b + span).min(layout.n_blocks) {
                 let block = quants.add(b * args.weights.block_bytes);
-                let (isum, msum) = integer_sums::<K, P>(s, block, &x, layout, b);
+                let (isum, msum) = integer_sums::<K, P>(s, block, &x, b);
                 let of_block = scales.add(b * n_scales * lanes);
                 let d = s.rows_f(s.f_load_f16(of_block));
                 // Negative, by the sign of the minimum.
@@ -42,7 +42,7 @@ unsafe fn pairs_product<K: SuperKind, const P: usize>(s: I8mm, args: &MatArgs<'_
                     d
                 };
                 for (p, acc) in acc.iter_mut().enumerate() {
-                    let scale = s.columns_f(x[p], layout.scales + 4 * b);
+                    let scale = s.columns_f(x[p], b * block256::BYTES + block256::SCALE);
                     for v in 0..2 {
                         let isum = s.f_from_i(isum[p][v]);
                         let t = if K::MIN {
@@ -66,7 +66,6 @@ unsafe fn integer_sums<K: SuperKind, const P: usize>(
     s: I8mm,
     block: *const u8,
     x: &[[*const u8; 2]; P],
-    layout: &ActLayout,
     b: usize,
 ) -> (Sums<P>, Sums<P>) {
     let lanes = I8mm::LANES;
@@ -83,7 +82,7 @@ unsafe fn integer_sums<K: SuperKind, const P: usize>(
         let mut msum = isum;
         for sub in 0..8 {
             let w = signed_weights(s, K::BITS, offset, K::TABLE, weights.add(sub * sub_bytes));
-            let at = 256 * b + 32 * sub;
+            let at = b * block256::BYTES + 32 * sub;
             if K::RUN == 256 {
                 for (x, isum) in x.iter().zip(&mut isum) {
                     let dot = s.dot::<0, 32>(&w, *x, at);
@@ -106,9 +105,9 @@ unsafe fn integer_sums<K: SuperKind, const P: usize>(
             }
             // A pair of minima, and where the pair of sums is that belongs to it.
             let (mins, sums) = if K::RUN == 32 {
-                (4 + sub / 2, layout.more + 2 * (8 * b + sub))
+                (4 + sub / 2, b * block256::BYTES + block256::SUMS_32 + 2 * sub)
             } else {
-                (8 + sub, layout.sums + 2 * (16 * b + 2 * sub))
+                (8 + sub, b * block256::BYTES + block256::SUMS_16 + 4 * sub)
             };
             if K::MIN && (K::RUN == 16 || sub % 2 == 0) {
                 let mins = s.rows(pairs(mins));
