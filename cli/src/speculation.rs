@@ -24,7 +24,7 @@ pub(crate) struct SpeculationArgs {
         value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=MAX_DRAFT as u64)
     )]
     draft_max: usize,
-    /// The draft model stops guessing before a token that it gives less than this probability
+    /// The draft model stops where it gives its guesses, together, less than this probability
     #[arg(
         long, value_name = "P", requires = "draft", default_value_t = DraftOptions::default().min_p,
         value_parser = probability

@@ -37,7 +37,8 @@ pub struct DraftOptions {
     /// Tokens guessed at once, at the most; from 1 to [`MAX_DRAFT`]. A draft begins with two, grows towards this as long
     /// as guesses are right, and shrinks when they are not.
     pub max: usize,
-    /// A draft model stops before a guess to which it gives itself less than this probability; from 0 to 1.
+    /// A draft model stops before a guess where, by its own probabilities, all guesses up to there are right with less
+    /// than this; from 0 to 1. A guess pays when this is more than what it costs, as a share of the model's own step.
     pub min_p: f32,
 }
 
@@ -160,7 +161,13 @@ impl Speculator {
         let mut guesses = match &mut self.source {
             Source::Lookup(lookup) => lookup.guess(text, next, n),
             Source::Model(_) if n == 0 => Vec::new(),
-            Source::Model(model) => model.guess(text, next, sampler, n, cancel, &is_end)?,
+            Source::Model(model) => {
+                let guesses = model.guess(text, next, sampler, n, cancel, &is_end)?;
+                if guesses.is_empty() {
+                    self.length.learn(0, 0);
+                }
+                guesses
+            }
         };
         // Nothing is computed behind the token that ends a text.
         guesses.truncate(guesses.iter().position(|token| is_end(*token)).unwrap_or(n));

@@ -28,7 +28,8 @@ fn path(name: &str) -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
-    let required = ![QWEN2, QWEN2_LARGE].contains(&name) && std::env::var_os("LLAMAY_REQUIRE_MODELS").is_some();
+    let required =
+        ![QWEN2, QWEN2_LARGE].contains(&name) && std::env::var_os("LLAMAY_REQUIRE_MODELS").is_some();
     assert!(!required, "{name} is not in the cache folder");
     eprintln!("skipped: {name} is not in the cache folder");
     None

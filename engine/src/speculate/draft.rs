@@ -69,11 +69,14 @@ impl DraftModel {
             return Ok(guesses);
         }
         let mut sampler = sampler.clone();
+        // The probability that all guesses are right, as far as the draft model knows: what the next one is worth.
+        let mut certain = 1.0;
         loop {
             self.fit_logits();
             // If no token can be drawn here, that need not be so for the large model.
             let Ok(guess) = sampler.sample(&self.logits) else { return Ok(guesses) };
-            if is_end(guess) || probability(&self.logits, guess) < self.min_p {
+            certain *= probability(&self.logits, guess);
+            if is_end(guess) || certain < self.min_p {
                 return Ok(guesses);
             }
             guesses.push(guess);

@@ -8,7 +8,8 @@ const LONGEST_PAUSE: u32 = 4;
 /// A draft's length, which follows how the last ones went.
 ///
 /// A draft that was right doubles it. One that was wrong brings it halfway down to what was right. Where even single
-/// guesses are wrong, it pauses for 1, 2, 4 … 16 tokens, so that a text that cannot be guessed costs little.
+/// guesses are wrong, or a draft model finds none, it pauses for 1, 2, 4 … 16 tokens, so that a text that cannot be
+/// guessed costs little.
 #[derive(Clone, Debug)]
 pub(super) struct DraftLength {
     max: usize,
@@ -34,12 +35,13 @@ impl DraftLength {
         self.now
     }
 
-    /// Learns that of `guessed` tokens, of which there was one at least, the first `accepted` were right.
+    /// Learns that of `guessed` tokens the first `accepted` were right. Nothing guessed is as bad as a wrong guess, and is
+    /// to be told where it has cost something.
     pub(super) fn learn(&mut self, guessed: usize, accepted: usize) {
         if accepted > 0 {
             self.misses = 0;
         }
-        if accepted < guessed {
+        if accepted < guessed.max(1) {
             if accepted == 0 && self.now == 1 {
                 self.pause = 1 << self.misses;
                 self.misses = (self.misses + 1).min(LONGEST_PAUSE);
@@ -73,12 +75,12 @@ mod tests {
                 prop_assert!(without <= 1 << LONGEST_PAUSE, "a pause ends");
                 // A source may have fewer tokens to offer, or none.
                 let guessed = guessed.min(n);
-                if guessed == 0 {
+                if n == 0 || guessed == 0 && accepted > 9 {
                     continue;
                 }
                 let accepted = accepted.min(guessed);
                 length.learn(guessed, accepted);
-                if accepted < guessed {
+                if accepted < guessed || guessed == 0 {
                     prop_assert!(length.now < before || length.now == 1);
                 } else {
                     prop_assert!(length.now >= before);
