@@ -29,7 +29,8 @@ Examples:
   llamay run model.gguf
   llamay run model.gguf \"Why is the sky blue?\" --temp 0 --stats
   cat letter.txt | llamay run model.gguf \"Summarise this letter:\"
-  llamay run model.gguf --raw \"Once upon a time\" -n 64";
+  llamay run model.gguf --raw \"Once upon a time\" -n 64
+  llamay run model.gguf \"Add comments to this code:\" --lookup < code.py";
 
 /// Answer a prompt, complete a text, or chat
 #[derive(clap::Args)]

@@ -40,6 +40,9 @@ pub enum Error {
         /// Its text in the model.
         model: String,
     },
+    /// A step of a draft model failed.
+    #[error("draft model: {0}")]
+    Draft(Box<Error>),
     /// No device runs a step.
     #[error(transparent)]
     Placement(#[from] Unplaced),

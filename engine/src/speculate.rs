@@ -162,7 +162,8 @@ impl Speculator {
             Source::Lookup(lookup) => lookup.guess(text, next, n),
             Source::Model(_) if n == 0 => Vec::new(),
             Source::Model(model) => {
-                let guesses = model.guess(text, next, sampler, n, cancel, &is_end)?;
+                let guesses = model.guess(text, next, sampler, n, cancel, &is_end);
+                let guesses = guesses.map_err(|error| Error::Draft(Box::new(error)))?;
                 if guesses.is_empty() {
                     self.length.learn(0, 0);
                 }

@@ -338,8 +338,8 @@ fn a_chat_speculates_over_its_turns() {
     }
 }
 
-/// The model with some tokens more that nobody says.
-fn padded(shape: &Shape, n: usize) -> Gguf {
+/// The model's file with `n` tokens more that nobody says, and its tensors changed by `edit`.
+fn edited(shape: &Shape, n: usize, edit: impl Fn(&str, &mut Vec<u8>)) -> Gguf {
     let file = file(shape, Format::F32);
     let metadata = file.metadata();
     let mut names: Vec<String> =
@@ -356,6 +356,7 @@ fn padded(shape: &Shape, n: usize) -> Gguf {
             dims[1] += n as u64;
             data.resize(data.len() + n * dims[0] as usize * 4, 0);
         }
+        edit(&tensor.name, &mut data);
         writer.tensor(&tensor.name, &dims, tensor.format().unwrap(), data);
     }
     Gguf::from_bytes(writer.to_vec().unwrap()).unwrap()
@@ -364,7 +365,7 @@ fn padded(shape: &Shape, n: usize) -> Gguf {
 #[test]
 fn vocabularies_may_be_padded_in_other_ways() {
     let shape = Shape::named("llama-gqa").expect("a generated model");
-    let load = |n| Model::from_gguf(padded(shape, n), &best(200), &|_, _| {}).unwrap();
+    let load = |n| Model::from_gguf(edited(shape, n, |_, _| {}), &best(200), &|_, _| {}).unwrap();
     // The last prompt has a token that only the longer vocabulary knows.
     for (n_model, n_draft, odd) in [(0, 9, None), (9, 0, None), (9, 0, Some(N_VOCAB as u32 + 3))] {
         let (model, draft) = (load(n_model), load(n_draft));
@@ -378,6 +379,28 @@ fn vocabularies_may_be_padded_in_other_ways() {
         assert_eq!(said, plain);
         assert!(drafts.is_some_and(|d| d.accepted > 0), "{drafts:?}");
     }
+}
+
+#[test]
+fn an_error_of_the_draft_model_says_whose_it_is_and_leaves_the_session_whole() {
+    let shape = Shape::named("llama-gqa").expect("a generated model");
+    let broken = edited(shape, 0, |name, data| {
+        if name == "blk.1.ffn_down.weight" {
+            data[..4].copy_from_slice(&f32::NAN.to_le_bytes());
+        }
+    });
+    let model = open(shape, Format::F32, &best(200));
+    let draft = Model::from_gguf(broken, &best(200), &|_, _| {}).unwrap();
+    let mut session = model.session();
+    session.set_speculator(Some(Speculator::draft(&draft, &model, &DraftOptions::default()).unwrap()));
+    let failed = session.generate(&prompt(20), &greedy(20), &Cancel::new(), &mut |_| {}).unwrap_err();
+    let message = failed.to_string();
+    assert!(message.starts_with("draft model: ") && message.contains("blk.1"), "{message}");
+    assert_eq!(session.tokens(), prompt(20));
+    session.set_speculator(None);
+    let mut plain = model.session();
+    plain.feed(&prompt(20)).unwrap();
+    assert_eq!(say(&mut session, &[1], &greedy(9), 99).0, say(&mut plain, &[1], &greedy(9), 99).0);
 }
 
 #[test]
