@@ -26,8 +26,8 @@ pub(crate) struct SpeculationArgs {
     draft_max: usize,
     /// The draft model stops where it gives its guesses, together, less than this probability
     #[arg(
-        long, value_name = "P", requires = "draft", default_value_t = DraftOptions::default().min_p,
-        value_parser = probability
+        long, value_name = "P", requires = "draft", conflicts_with = "lookup",
+        default_value_t = DraftOptions::default().min_p, value_parser = probability
     )]
     draft_min_p: f32,
 }

@@ -77,7 +77,8 @@ fn options_that_mean_nothing_are_wrong_usage() {
     for (args, part) in [
         (&["--draft", "d.gguf", "--lookup"][..], "cannot be used with"),
         (&["--draft-max", "4"], "required"),
-        (&["--lookup", "--draft-min-p", "0.5"], "required"),
+        (&["--draft-min-p", "0.5"], "required"),
+        (&["--lookup", "--draft-min-p", "0.5"], "cannot be used with"),
         (&["--lookup", "--draft-max", "65"], "1..=64"),
         (&["--draft", "d.gguf", "--draft-min-p", "2"], "0 to 1"),
     ] {
