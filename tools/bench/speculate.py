@@ -121,7 +121,7 @@ def main():
     common = ["-t", str(args.t), "-c", "4096"]
     ways = {"plain": common, "lookup": [*common, "--lookup", *args.more]}
     ways["draft"] = [*common, "--draft", draft, *args.more]
-    print("| prompt | guesses | plain, tokens/s | guessed, tokens/s | ratio (least–greatest) | accepted a draft | accepted |")
+    print("| prompt | guesses | plain | guessed, tokens/s | ratio (least–greatest) | accepted a draft | accepted |")
     print("|---|---|---|---|---|---|---|")
     for name, prompt in PROMPTS.items():
         answers = rounds(ways, args.rounds, lambda more: generate(args.binary, model, prompt, args.n, more))
