@@ -60,7 +60,8 @@ class Account:
 '''
 
 PROMPTS = {
-    "edit code": f"Rename the method `withdraw` to `take_out` in this code and write out all of it:\n\n```python\n{CODE}```",
+    "edit code": "Rename the method `withdraw` to `take_out` in this code and write out all of it:\n\n"
+    f"```python\n{CODE}```",
     "write code": "Write a Python class for a binary search tree with insert, find, delete and in-order traversal.",
     "tell a story": "Tell a story about a fox who learns to swim.",
 }
