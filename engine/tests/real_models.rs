@@ -128,7 +128,7 @@ fn speculation_changes_no_token_of_real_models() {
         let mut accepted = 0;
         let sampled = SamplingParams { seed: Some(3), ..SamplingParams::default() };
         for sampling in [greedy(0).sampling, sampled] {
-            let options = GenerateOptions { sampling, ..greedy(48) };
+            let options = GenerateOptions { sampling, ..greedy(32) };
             let generate = |speculator| {
                 let mut session = model.session();
                 session.set_speculator(speculator);

@@ -60,7 +60,8 @@ class Account:
 '''
 
 PROMPTS = {
-    "edit code": f"Rename the method `withdraw` to `take_out` in this code and write out all of it:\n\n```python\n{CODE}```",
+    "edit code": "Rename the method `withdraw` to `take_out` in this code and write out all of it:\n\n"
+    f"```python\n{CODE}```",
     "write code": "Write a Python class for a binary search tree with insert, find, delete and in-order traversal.",
     "tell a story": "Tell a story about a fox who learns to swim.",
 }
@@ -121,7 +122,7 @@ def main():
     common = ["-t", str(args.t), "-c", "4096"]
     ways = {"plain": common, "lookup": [*common, "--lookup", *args.more]}
     ways["draft"] = [*common, "--draft", draft, *args.more]
-    print("| prompt | guesses | plain, tokens/s | guessed, tokens/s | ratio (least–greatest) | accepted a draft | accepted |")
+    print("| prompt | guesses | plain | guessed, tokens/s | ratio (least–greatest) | accepted a draft | accepted |")
     print("|---|---|---|---|---|---|---|")
     for name, prompt in PROMPTS.items():
         answers = rounds(ways, args.rounds, lambda more: generate(args.binary, model, prompt, args.n, more))

@@ -2,7 +2,7 @@
 
 use crate::sampling::Sampler;
 use crate::speculate::DraftStats;
-use crate::{Cancel, Error, Logits, Session};
+use crate::{Cancel, Error, Feed, Logits, Session};
 
 /// A session during a generation. It may have computed more tokens than the text has: guesses that are still standing,
 /// whose logits are there when the text reaches them. On drop it takes them back.
@@ -102,8 +102,10 @@ impl<'a> Ahead<'a> {
         }
     }
 
+    /// Computes no more tokens than a batch has, with logits for each; after an error the session is as before.
     fn feed(&mut self, tokens: &[u32]) -> Result<(), Error> {
-        self.session.feed_with(tokens, Logits::All, &Cancel::new(), &mut |_| {}).map(drop)
+        let model = self.session.model().clone();
+        model.forward(&mut [Feed { session: self.session, tokens, logits: Logits::All }])
     }
 
     /// Takes back the guesses that are not part of the text, and learns from how the draft went.
