@@ -4,8 +4,9 @@
     faults.py --llamay target/release/llamay [--model smollm2 | --model FILE] [--only WORD]
 
 Answers are greedy and exact, so an answer under a fault has to be that of the quiet run, byte for byte. Each run has a
-limit that only a hang can reach. Idle chats are measured: the share of one CPU that the process uses, from the times that
-the kernel keeps for its threads. What this machine cannot do is skipped with a line. Exit code 1 if anything differs.
+limit that only a hang can reach. Idle chats are measured: the share of one CPU that the process uses, from the times
+that the kernel keeps for its threads. What this machine cannot do is skipped with a line. Exit code 1 if anything
+differs.
 """
 
 import argparse
