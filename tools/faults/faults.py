@@ -4,8 +4,9 @@
     faults.py --llamay target/release/llamay [--model smollm2 | --model FILE] [--only WORD]
 
 Answers are greedy and exact, so an answer under a fault has to be that of the quiet run, byte for byte. Each run has a
-limit that only a hang can reach. Idle chats are measured: the share of one CPU that the process uses, from the times that
-the kernel keeps for its threads. What this machine cannot do is skipped with a line. Exit code 1 if anything differs.
+limit that only a hang can reach. Idle chats are measured: the share of one CPU that the process uses, from the times
+that the kernel keeps for its threads. What this machine cannot do is skipped with a line. Exit code 1 if anything
+differs.
 """
 
 import argparse
@@ -49,7 +50,10 @@ class Runner:
 
     def version(self, prefix=(), **popen):
         command = [*prefix, self.binary, "version", "--json"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT, **popen)
+        try:
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT, **popen)
+        except subprocess.TimeoutExpired:
+            raise Fault(f"version hangs: no end after {LIMIT} s") from None
         if done.returncode != 0:
             raise Fault(f"version exited {done.returncode}: {done.stderr.decode(errors='replace')[-300:]}")
         return json.loads(done.stdout)
@@ -201,7 +205,10 @@ def remove_group(group):
 
 def half_a_core(runner):
     with quota_group(0.5) as enter:
-        cpu = runner.version(preexec_fn=enter)["cpu"]
+        try:
+            cpu = runner.version(preexec_fn=enter)["cpu"]
+        except subprocess.SubprocessError:
+            raise Skip("no process may enter a cgroup of ours") from None
         if (cpu["quota"], cpu["threads"]) != (0.5, 1):
             raise Fault(f"sees a quota of {cpu['quota']} and would run {cpu['threads']} threads")
         runner.check(preexec_fn=enter)

@@ -6,7 +6,7 @@ use llamay_plan::{KV_BLOCK, KV_PAGE, KvType};
 
 use super::attention::{MergeArgs, Query, TileArgs};
 use super::elementwise::softcap;
-use crate::acts::ActLayout;
+use crate::acts::{ActLayout, block32};
 use crate::kv::quant_bytes;
 use crate::math;
 
