@@ -48,22 +48,58 @@ struct Group<'a> {
 
 /// The packing of a format from its scales, pairs and words, and a function that takes a block apart.
 ///
-/// A copy of [`pack_blocks`] is made for it, into which the function is inlined.
+/// A macro and not a function that takes a function, since the compiler leaves that one uninlined, with the lengths of its
+/// slices unknown.
 macro_rules! packing {
     ($format:ident, $scales:literal, $pairs:literal, $words:literal, $split:ident) => {{
-        const BYTES: usize = Format::$format.block_bytes();
+        /// Packs a group of at most `LANES` rows, the same block of all rows before the next, so that the result is
+        /// written in order.
+        fn pack<const LANES: usize>(group: &mut Group<'_>) {
+            let mut rows: [&[[u8; Format::$format.block_bytes()]]; LANES] = [&[]; LANES];
+            let mut n_rows = 0;
+            for (to, row) in rows.iter_mut().zip(group.rows.chunks_exact(group.row_bytes)) {
+                *to = row.as_chunks().0;
+                n_rows += 1;
+            }
+            let mut block = Block { scales: [0; 2], pairs: [[0; 2]; 16], words: [0; 48] };
+            let scales = group.scales.chunks_exact_mut($scales * 2 * LANES);
+            let quants = group.quants.chunks_exact_mut((2 * $pairs + 4 * $words) * LANES);
+            for (b, (scales, quants)) in scales.zip(quants).enumerate() {
+                let (pairs, words) = quants.split_at_mut(2 * $pairs * LANES);
+                let (scales, pairs) = (lanes_of::<2, LANES>(scales), lanes_of::<2, LANES>(pairs));
+                let words = lanes_of::<4, LANES>(words);
+                for (r, row) in rows[..n_rows].iter().enumerate() {
+                    $split(&row[b], &mut block);
+                    for (to, scale) in scales.iter_mut().zip(&block.scales) {
+                        to[r] = scale.to_ne_bytes();
+                    }
+                    for (to, pair) in pairs.iter_mut().zip(&block.pairs) {
+                        to[r] = *pair;
+                    }
+                    for (to, word) in words.iter_mut().zip(&block.words) {
+                        to[r] = word.to_le_bytes();
+                    }
+                }
+            }
+        }
         PackFormat {
             scales: $scales,
             pairs: $pairs,
             words: $words,
             pack: |lanes, group| match lanes {
-                4 => pack_blocks::<BYTES, $scales, $pairs, $words, 4>(group, $split),
-                8 => pack_blocks::<BYTES, $scales, $pairs, $words, 8>(group, $split),
-                16 => pack_blocks::<BYTES, $scales, $pairs, $words, 16>(group, $split),
+                4 => pack::<4>(group),
+                8 => pack::<8>(group),
+                16 => pack::<16>(group),
                 _ => unreachable!("vectors have 4, 8 or 16 lanes"),
             },
         }
     }};
+}
+
+/// Elements of `N` bytes, a vector of them in each.
+#[inline(always)]
+fn lanes_of<const N: usize, const LANES: usize>(bytes: &mut [u8]) -> &mut [[[u8; N]; LANES]] {
+    bytes.as_chunks_mut().0.as_chunks_mut().0
 }
 
 impl PackFormat {
@@ -209,20 +245,30 @@ fn k_factors(block: &[u8], out: &mut Block) {
 /// The planes of bit pairs of four sub-blocks, of which sub-block `t` has its pairs at `2t` of 32 bytes: a transposition of
 /// 4 x 4 pairs within each byte of four words, as halves of halves (Warren, "Hacker's Delight", 7-3).
 #[inline(always)]
-fn pair_planes(bytes: &[u8]) -> [[u32; 4]; 2] {
-    std::array::from_fn(|j| {
-        let mut w: [u32; 4] = std::array::from_fn(|t| u32_at(bytes, 16 * j + 4 * t));
+fn pair_planes(bytes: &[u8]) -> [[u32; 2]; 4] {
+    let mut planes = [[0; 2]; 4];
+    for j in 0..2 {
+        let mut w = [0; 4];
+        for (t, w) in w.iter_mut().enumerate() {
+            *w = u32_at(bytes, 16 * j + 4 * t);
+        }
         exchange(&mut w, 2, 4, 0x0f0f_0f0f);
         exchange(&mut w, 1, 2, 0x3333_3333);
-        w
-    })
+        for (plane, w) in planes.iter_mut().zip(w) {
+            plane[j] = w;
+        }
+    }
+    planes
 }
 
 /// The planes of single bits of eight sub-blocks, of which sub-block `t` has its bits at `t` of 32 bytes: as
 /// [`pair_planes`], of 8 x 8 bits.
 #[inline(always)]
 fn bit_planes(bytes: &[u8]) -> [u32; 8] {
-    let mut w: [u32; 8] = std::array::from_fn(|s| u32_at(bytes, 4 * s));
+    let mut w = [0; 8];
+    for (s, w) in w.iter_mut().enumerate() {
+        *w = u32_at(bytes, 4 * s);
+    }
     exchange(&mut w, 4, 4, 0x0f0f_0f0f);
     exchange(&mut w, 2, 2, 0x3333_3333);
     exchange(&mut w, 1, 1, 0x5555_5555);
@@ -233,10 +279,12 @@ fn bit_planes(bytes: &[u8]) -> [u32; 8] {
 /// `low` are the lower ones, `by` below their partners.
 #[inline(always)]
 fn exchange<const N: usize>(w: &mut [u32; N], distance: usize, by: u32, low: u32) {
-    for i in (0..N).filter(|i| i & distance == 0) {
-        let t = ((w[i] >> by) ^ w[i + distance]) & low;
-        w[i] ^= t << by;
-        w[i + distance] ^= t;
+    for i in 0..N {
+        if i & distance == 0 {
+            let t = ((w[i] >> by) ^ w[i + distance]) & low;
+            w[i] ^= t << by;
+            w[i + distance] ^= t;
+        }
     }
 }
 
@@ -249,10 +297,9 @@ fn split_q2_k(block: &[u8], out: &mut Block) {
         out.pairs[8 + p] = [mins[2 * p], mins[2 * p + 1]];
     }
     for half in 0..2 {
-        let pairs = pair_planes(&block[16 + 32 * half..]);
-        for quarter in 0..4 {
+        for (quarter, plane) in pair_planes(&block[16 + 32 * half..]).into_iter().enumerate() {
             let words = &mut out.words[8 * half + 2 * quarter..];
-            (words[0], words[1]) = (pairs[0][quarter], pairs[1][quarter]);
+            [words[0], words[1]] = plane;
         }
     }
 }
@@ -266,11 +313,10 @@ fn split_q3_k(block: &[u8], out: &mut Block) {
     }
     let bits = bit_planes(block);
     for half in 0..2 {
-        let pairs = pair_planes(&block[32 + 32 * half..]);
-        for quarter in 0..4 {
+        for (quarter, [first, second]) in pair_planes(&block[32 + 32 * half..]).into_iter().enumerate() {
             let sub = 4 * half + quarter;
             let words = &mut out.words[3 * sub..];
-            (words[0], words[1], words[2]) = (bits[sub], pairs[0][quarter], pairs[1][quarter]);
+            [words[0], words[1], words[2]] = [bits[sub], first, second];
         }
     }
 }
@@ -308,7 +354,7 @@ fn split_q6_k(block: &[u8], out: &mut Block) {
     for sub in 0..8 {
         let (half, quarter) = (sub / 4, sub % 4);
         let words = &mut out.words[6 * sub..];
-        (words[0], words[1]) = (pairs[half][0][quarter], pairs[half][1][quarter]);
+        [words[0], words[1]] = pairs[half][quarter];
         nibbles_of_32(&low[64 * half + 32 * (quarter % 2)..], quarter >= 2, &mut words[2..]);
     }
 }
@@ -402,51 +448,4 @@ pub(crate) fn pack_group(format: Format, k: usize, lanes: usize, rows: &[u8], ou
     let scales = &mut scales[..n_blocks * f.scales * 2 * lanes];
     let quants = &mut quants[..n_blocks * block_bytes];
     (f.pack)(lanes, &mut Group { rows, row_bytes, scales, quants });
-}
-
-/// Packs a group of at most `LANES` rows of blocks of `BYTES`, the same block of all rows before the next, so that the
-/// result is written in order: it is as large as the second-level cache's share of a thread, or larger.
-#[inline(always)]
-fn pack_blocks<
-    const BYTES: usize,
-    const SCALES: usize,
-    const PAIRS: usize,
-    const WORDS: usize,
-    const LANES: usize,
->(
-    group: &mut Group<'_>,
-    split: impl Fn(&[u8], &mut Block),
-) {
-    let mut rows: [&[[u8; BYTES]]; LANES] = [&[]; LANES];
-    let mut n_rows = 0;
-    for (to, row) in rows.iter_mut().zip(group.rows.chunks_exact(group.row_bytes)) {
-        *to = row.as_chunks().0;
-        n_rows += 1;
-    }
-    let mut parts = Block { scales: [0; 2], pairs: [[0; 2]; 16], words: [0; 48] };
-    let scales = group.scales.chunks_exact_mut(SCALES * 2 * LANES);
-    let quants = group.quants.chunks_exact_mut((2 * PAIRS + 4 * WORDS) * LANES);
-    for (b, (scales, quants)) in scales.zip(quants).enumerate() {
-        let scales = lanes_of::<2, LANES>(scales);
-        let (pairs, words) = quants.split_at_mut(2 * PAIRS * LANES);
-        let (pairs, words) = (lanes_of::<2, LANES>(pairs), lanes_of::<4, LANES>(words));
-        for (r, row) in rows[..n_rows].iter().enumerate() {
-            split(&row[b], &mut parts);
-            for (to, scale) in scales.iter_mut().zip(&parts.scales) {
-                to[r] = scale.to_ne_bytes();
-            }
-            for (to, pair) in pairs.iter_mut().zip(&parts.pairs) {
-                to[r] = *pair;
-            }
-            for (to, word) in words.iter_mut().zip(&parts.words) {
-                to[r] = word.to_le_bytes();
-            }
-        }
-    }
-}
-
-/// Elements of `N` bytes, a vector of them in each.
-#[inline(always)]
-fn lanes_of<const N: usize, const LANES: usize>(bytes: &mut [u8]) -> &mut [[[u8; N]; LANES]] {
-    bytes.as_chunks_mut().0.as_chunks_mut().0
 }
