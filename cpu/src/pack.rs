@@ -61,22 +61,57 @@ struct Group<'a> {
 
 /// The packing of a format from its scales, pairs and words, and a function that takes a block apart.
 ///
-/// A copy of [`pack_blocks`] is made for it, into which the function is inlined.
+/// A macro and not a function that takes a function, since the compiler leaves that one uninlined, with the lengths of its
+/// slices unknown.
 macro_rules! packing {
     ($format:ident, $scales:literal, $pairs:literal, $words:literal, $split:path) => {{
-        const BYTES: usize = Format::$format.block_bytes();
+        /// Packs a group of at most `LANES` rows, the same block of all rows before the next, so that the result is
+        /// written in order.
+        fn pack<const LANES: usize>(group: &mut Group<'_>) {
+            let mut rows: [&[[u8; Format::$format.block_bytes()]]; LANES] = [&[]; LANES];
+            let mut n_rows = 0;
+            for (to, row) in rows.iter_mut().zip(group.rows.chunks_exact(group.row_bytes)) {
+                *to = row.as_chunks().0;
+                n_rows += 1;
+            }
+            let mut block = Block { scales: [0; 2], pairs: [[0; 2]; 16], words: [0; 48] };
+            let scales = group.scales.chunks_exact_mut($scales * 2 * LANES);
+            let quants = group.quants.chunks_exact_mut((2 * $pairs + 4 * $words) * LANES);
+            for (b, (scales, quants)) in scales.zip(quants).enumerate() {
+                let (pairs, words) = quants.split_at_mut(2 * $pairs * LANES);
+                let (scales, pairs) = (lanes_of::<2, LANES>(scales), lanes_of::<2, LANES>(pairs));
+                let words = lanes_of::<4, LANES>(words);
+                for (r, row) in rows[..n_rows].iter().enumerate() {
+                    $split(&row[b], &mut block);
+                    for (to, scale) in scales.iter_mut().zip(&block.scales) {
+                        to[r] = scale.to_ne_bytes();
+                    }
+                    for (to, pair) in pairs.iter_mut().zip(&block.pairs) {
+                        to[r] = *pair;
+                    }
+                    for (to, word) in words.iter_mut().zip(&block.words) {
+                        to[r] = word.to_le_bytes();
+                    }
+                }
+            }
+        }
         PackFormat {
             scales: $scales,
             pairs: $pairs,
             words: $words,
             pack: |lanes, group| match lanes {
-                4 => pack_blocks::<BYTES, $scales, $pairs, $words, 4>(group, $split),
-                8 => pack_blocks::<BYTES, $scales, $pairs, $words, 8>(group, $split),
-                16 => pack_blocks::<BYTES, $scales, $pairs, $words, 16>(group, $split),
-                _ => unreachable!("vectors have 4, 8 or 16 lanes"),
+                8 => pack::<8>(group),
+                16 => pack::<16>(group),
+                _ => unreachable!("vectors have 8 or 16 lanes"),
             },
         }
     }};
+}
+
+/// Elements of `N` bytes, a vector of them in each.
+#[inline(always)]
+fn lanes_of<const N: usize, const LANES: usize>(bytes: &mut [u8]) -> &mut [[[u8; N]; LANES]] {
+    bytes.as_chunks_mut().0.as_chunks_mut().0
 }
 
 impl PackFormat {
@@ -245,51 +280,4 @@ pub(crate) fn pack_group(format: Format, k: usize, lanes: usize, rows: &[u8], ou
     let scales = &mut scales[..n_blocks * f.scales * 2 * lanes];
     let quants = &mut quants[..n_blocks * block_bytes];
     (f.pack)(lanes, &mut Group { rows, row_bytes, scales, quants });
-}
-
-/// Packs a group of at most `LANES` rows of blocks of `BYTES`, the same block of all rows before the next, so that the
-/// result is written in order: it is as large as the second-level cache's share of a thread, or larger.
-#[inline(always)]
-fn pack_blocks<
-    const BYTES: usize,
-    const SCALES: usize,
-    const PAIRS: usize,
-    const WORDS: usize,
-    const LANES: usize,
->(
-    group: &mut Group<'_>,
-    split: impl Fn(&[u8], &mut Block),
-) {
-    let mut rows: [&[[u8; BYTES]]; LANES] = [&[]; LANES];
-    let mut n_rows = 0;
-    for (to, row) in rows.iter_mut().zip(group.rows.chunks_exact(group.row_bytes)) {
-        *to = row.as_chunks().0;
-        n_rows += 1;
-    }
-    let mut parts = Block { scales: [0; 2], pairs: [[0; 2]; 16], words: [0; 48] };
-    let scales = group.scales.chunks_exact_mut(SCALES * 2 * LANES);
-    let quants = group.quants.chunks_exact_mut((2 * PAIRS + 4 * WORDS) * LANES);
-    for (b, (scales, quants)) in scales.zip(quants).enumerate() {
-        let scales = lanes_of::<2, LANES>(scales);
-        let (pairs, words) = quants.split_at_mut(2 * PAIRS * LANES);
-        let (pairs, words) = (lanes_of::<2, LANES>(pairs), lanes_of::<4, LANES>(words));
-        for (r, row) in rows[..n_rows].iter().enumerate() {
-            split(&row[b], &mut parts);
-            for (to, scale) in scales.iter_mut().zip(&parts.scales) {
-                to[r] = scale.to_ne_bytes();
-            }
-            for (to, pair) in pairs.iter_mut().zip(&parts.pairs) {
-                to[r] = *pair;
-            }
-            for (to, word) in words.iter_mut().zip(&parts.words) {
-                to[r] = word.to_le_bytes();
-            }
-        }
-    }
-}
-
-/// Elements of `N` bytes, a vector of them in each.
-#[inline(always)]
-fn lanes_of<const N: usize, const LANES: usize>(bytes: &mut [u8]) -> &mut [[[u8; N]; LANES]] {
-    bytes.as_chunks_mut().0.as_chunks_mut().0
 }

@@ -36,14 +36,13 @@ impl ReadAhead {
 /// The process's page faults so far that waited for a disk.
 #[cfg(unix)]
 fn waits() -> i64 {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the call fills in a structure of the type that it is given.
-    if unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } != 0 {
-        return 0;
-    }
-    // SAFETY: all zeros are a valid `rusage`, and the call has filled it in.
-    #[allow(clippy::useless_conversion)] // `c_long` is narrower on some systems
-    i64::from(unsafe { usage.assume_init() }.ru_majflt)
+    // SAFETY: a structure of plain numbers, of which all zeros are one.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the call fills in the structure that it is given.
+    let answer = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    #[allow(clippy::useless_conversion)] // the number is narrower on some systems
+    let waits = i64::from(usage.ru_majflt);
+    if answer == 0 { waits } else { 0 }
 }
 
 #[cfg(not(unix))]

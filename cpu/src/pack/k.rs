@@ -29,20 +29,30 @@ fn k_factors(block: &[u8], out: &mut Block) {
 /// The planes of bit pairs of four sub-blocks, of which sub-block `t` has its pairs at `2t` of 32 bytes: a transposition of
 /// 4 x 4 pairs within each byte of four words, as halves of halves (Warren, "Hacker's Delight", 7-3).
 #[inline(always)]
-fn pair_planes(bytes: &[u8]) -> [[u32; 4]; 2] {
-    std::array::from_fn(|j| {
-        let mut w: [u32; 4] = std::array::from_fn(|t| u32_at(bytes, 16 * j + 4 * t));
+fn pair_planes(bytes: &[u8]) -> [[u32; 2]; 4] {
+    let mut planes = [[0; 2]; 4];
+    for j in 0..2 {
+        let mut w = [0; 4];
+        for (t, w) in w.iter_mut().enumerate() {
+            *w = u32_at(bytes, 16 * j + 4 * t);
+        }
         exchange(&mut w, 2, 4, 0x0f0f_0f0f);
         exchange(&mut w, 1, 2, 0x3333_3333);
-        w
-    })
+        for (plane, w) in planes.iter_mut().zip(w) {
+            plane[j] = w;
+        }
+    }
+    planes
 }
 
 /// The planes of single bits of eight sub-blocks, of which sub-block `t` has its bits at `t` of 32 bytes: as
 /// [`pair_planes`], of 8 x 8 bits.
 #[inline(always)]
 fn bit_planes(bytes: &[u8]) -> [u32; 8] {
-    let mut w: [u32; 8] = std::array::from_fn(|s| u32_at(bytes, 4 * s));
+    let mut w = [0; 8];
+    for (s, w) in w.iter_mut().enumerate() {
+        *w = u32_at(bytes, 4 * s);
+    }
     exchange(&mut w, 4, 4, 0x0f0f_0f0f);
     exchange(&mut w, 2, 2, 0x3333_3333);
     exchange(&mut w, 1, 1, 0x5555_5555);
@@ -53,10 +63,12 @@ fn bit_planes(bytes: &[u8]) -> [u32; 8] {
 /// `low` are the lower ones, `by` below their partners.
 #[inline(always)]
 fn exchange<const N: usize>(w: &mut [u32; N], distance: usize, by: u32, low: u32) {
-    for i in (0..N).filter(|i| i & distance == 0) {
-        let t = ((w[i] >> by) ^ w[i + distance]) & low;
-        w[i] ^= t << by;
-        w[i + distance] ^= t;
+    for i in 0..N {
+        if i & distance == 0 {
+            let t = ((w[i] >> by) ^ w[i + distance]) & low;
+            w[i] ^= t << by;
+            w[i + distance] ^= t;
+        }
     }
 }
 
@@ -69,10 +81,9 @@ pub(super) fn q2_k(block: &[u8], out: &mut Block) {
         out.pairs[8 + p] = [mins[2 * p], mins[2 * p + 1]];
     }
     for half in 0..2 {
-        let pairs = pair_planes(&block[16 + 32 * half..]);
-        for quarter in 0..4 {
+        for (quarter, plane) in pair_planes(&block[16 + 32 * half..]).into_iter().enumerate() {
             let words = &mut out.words[8 * half + 2 * quarter..];
-            (words[0], words[1]) = (pairs[0][quarter], pairs[1][quarter]);
+            [words[0], words[1]] = plane;
         }
     }
 }
@@ -86,11 +97,10 @@ pub(super) fn q3_k(block: &[u8], out: &mut Block) {
     }
     let bits = bit_planes(block);
     for half in 0..2 {
-        let pairs = pair_planes(&block[32 + 32 * half..]);
-        for quarter in 0..4 {
+        for (quarter, [first, second]) in pair_planes(&block[32 + 32 * half..]).into_iter().enumerate() {
             let sub = 4 * half + quarter;
             let words = &mut out.words[3 * sub..];
-            (words[0], words[1], words[2]) = (bits[sub], pairs[0][quarter], pairs[1][quarter]);
+            [words[0], words[1], words[2]] = [bits[sub], first, second];
         }
     }
 }
@@ -128,7 +138,7 @@ pub(super) fn q6_k(block: &[u8], out: &mut Block) {
     for sub in 0..8 {
         let (half, quarter) = (sub / 4, sub % 4);
         let words = &mut out.words[6 * sub..];
-        (words[0], words[1]) = (pairs[half][0][quarter], pairs[half][1][quarter]);
+        [words[0], words[1]] = pairs[half][quarter];
         nibbles_of_32(&low[64 * half + 32 * (quarter % 2)..], quarter >= 2, &mut words[2..]);
     }
 }
@@ -181,10 +191,9 @@ pub(super) fn tq1_0(block: &[u8], out: &mut Block) {
 pub(super) fn tq2_0(block: &[u8], out: &mut Block) {
     out.scales[0] = u16_at(block, 64);
     for half in 0..2 {
-        let pairs = pair_planes(&block[32 * half..]);
-        for quarter in 0..4 {
+        for (quarter, plane) in pair_planes(&block[32 * half..]).into_iter().enumerate() {
             let words = &mut out.words[8 * half + 2 * quarter..];
-            (words[0], words[1]) = (pairs[0][quarter], pairs[1][quarter]);
+            [words[0], words[1]] = plane;
         }
     }
 }
