@@ -149,8 +149,8 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
         let mut isum = [s.i_splat(0); C];
         let mut msum = [s.i_splat(0); C];
         for half in 0..4 {
-            if let Some(table) = K::TABLE {
-                let table = if S::SIGNED { &less(table, 128) } else { table };
+            let table = if S::SIGNED { const { &less(K::TABLE, 128) }.as_ref() } else { K::TABLE };
+            if let Some(table) = table {
                 let factors = s.pairs_i8(block.add(half * 2 * lanes));
                 let sums_at = layout.more + 2 * (8 * b + 2 * half);
                 for (sub, which) in [(2 * half, 1), (2 * half + 1, 1 << 16)] {
