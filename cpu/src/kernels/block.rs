@@ -78,15 +78,16 @@ pub(crate) const fn unsigned(table: &[i8; 16], offset: i8) -> [u8; 16] {
 
 matmul_by_tiles!(BlockKind);
 
-/// A table of weights with their offset taken off.
-pub(crate) const fn less(table: &[u8; 16], offset: u8) -> [u8; 16] {
+/// A kind's table with the weights' offset taken off. For constants: a call in a kernel is not always inlined.
+pub(crate) const fn less(table: Option<&[u8; 16]>, offset: u8) -> Option<[u8; 16]> {
+    let Some(table) = table else { return None };
     let mut out = *table;
     let mut i = 0;
     while i < 16 {
         out[i] = out[i].wrapping_sub(offset);
         i += 1;
     }
-    out
+    Some(out)
 }
 
 /// One group of rows times `C` columns.
@@ -121,8 +122,8 @@ pub(super) unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(
                     super::prefetch_ahead(s, quants.add(b * block_bytes), block_bytes);
                 }
                 let mut q = unpack32::<S>(s, K::BITS, quants.add(b * block_bytes));
-                if let Some(table) = K::TABLE {
-                    let table = if signed_128 { &less(table, 128) } else { table };
+                let table = if signed_128 { const { &less(K::TABLE, 128) }.as_ref() } else { K::TABLE };
+                if let Some(table) = table {
                     for q in &mut q {
                         *q = s.lookup(table, *q);
                     }

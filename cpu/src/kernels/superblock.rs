@@ -157,8 +157,8 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
         let mut isum = [s.i_splat(0); C];
         let mut msum = [s.i_splat(0); C];
         for half in 0..4 {
-            if let Some(table) = K::TABLE {
-                let table = if S::SIGNED { &less(table, 128) } else { table };
+            let table = if S::SIGNED { const { &less(K::TABLE, 128) }.as_ref() } else { K::TABLE };
+            if let Some(table) = table {
                 let factors = s.pairs_i8(block.add(half * 2 * lanes));
                 for (sub, which) in [(2 * half, 1), (2 * half + 1, 1 << 16)] {
                     // One factor of the pair as a 32-bit number: the products of whole bytes do not fit 16 bits.

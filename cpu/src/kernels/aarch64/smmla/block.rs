@@ -11,15 +11,23 @@ use crate::kernels::{MatArgs, Tile, block32};
 
 matmul_by_pairs!(BlockKind);
 
+/// What makes the kind's weights unsigned.
+const fn offset_of<K: BlockKind>() -> u8 {
+    match K::OFFSET {
+        None => 0,
+        Some(0) => 8,
+        Some(1) => 16,
+        Some(_) => 128,
+    }
+}
+
 /// One group of rows times `P` pairs of columns.
 #[inline(always)]
 unsafe fn pairs_product<K: BlockKind, const P: usize>(s: I8mm, args: &MatArgs<'_>, tile: Tile) {
     let lanes = I8mm::LANES;
     let n_scales = 1 + usize::from(K::MIN);
-    let offset = match K::OFFSET {
-        Some(which) => [8, 16, 128][which],
-        None => 0,
-    };
+    let offset = const { offset_of::<K>() };
+    let table = const { &less(K::TABLE, offset_of::<K>()) }.as_ref();
     let block_bytes = const { words32(K::BITS) } * 4 * lanes;
     let layout = args.layout;
     let span = span_len(layout.n_blocks);
@@ -36,7 +44,7 @@ unsafe fn pairs_product<K: BlockKind, const P: usize>(s: I8mm, args: &MatArgs<'_
                 let d =
                     s.rows_f(if K::BF16_SCALE { s.f_load_bf16(of_block) } else { s.f_load_f16(of_block) });
                 let m = if K::MIN { s.rows_f(s.f_load_f16(of_block.add(lanes))) } else { d };
-                let w = signed_weights(s, K::BITS, offset, K::TABLE, quants.add(b * block_bytes));
+                let w = signed_weights(s, K::BITS, offset, table, quants.add(b * block_bytes));
                 for (x, acc) in x.iter().zip(acc.iter_mut()) {
                     let at = b * block32::BYTES;
                     let isum = s.dot::<0, 32>(&w, *x, at);

@@ -16,7 +16,6 @@ pub(crate) mod superblock;
 
 use super::I8mm;
 use super::i8mm::{Pairs, Weights};
-use crate::kernels::block::less;
 use crate::kernels::simd::Simd;
 use crate::kernels::unpack::unpack32;
 use crate::kernels::{MatArgs, Tile, tree_f};
@@ -64,7 +63,7 @@ macro_rules! matmul_by_pairs {
 }
 use matmul_by_pairs;
 
-/// 32 weights of each row from their planes, or through a table of codes, without their offset.
+/// 32 weights of each row without their offset: from their planes, or by their codes from a table that has none.
 ///
 /// # Safety
 /// `words32(bits)` words of each row are readable at `p`.
@@ -74,7 +73,7 @@ unsafe fn signed_weights(s: I8mm, bits: u32, offset: u8, table: Option<&[u8; 16]
     let mut q = unsafe { unpack32(s, bits, p) };
     for q in &mut q {
         *q = match table {
-            Some(table) => s.lookup(&less(table, offset), *q),
+            Some(table) => s.lookup(table, *q),
             None if offset > 0 => s.less(*q, offset),
             None => *q,
         };

@@ -5,6 +5,7 @@ use llamay_formats::span_len;
 use super::{matmul_by_pairs, signed_weights};
 use crate::kernels::aarch64::I8mm;
 use crate::kernels::aarch64::i8mm::Pairs;
+use crate::kernels::block::less;
 use crate::kernels::simd::Simd;
 pub(crate) use crate::kernels::superblock::*;
 use crate::kernels::unpack::words32;
@@ -78,10 +79,12 @@ unsafe fn integer_sums<K: SuperKind, const P: usize>(
             let p = block.add(i * 2 * lanes);
             if K::MIN { s.pairs_u8(p) } else { s.pairs_i8(p) }
         };
+        // The one kind with a table has an offset of 128.
+        let table = const { &less(K::TABLE, 128) }.as_ref();
         let mut isum = [[s.i_splat(0); 2]; P];
         let mut msum = isum;
         for sub in 0..8 {
-            let w = signed_weights(s, K::BITS, offset, K::TABLE, weights.add(sub * sub_bytes));
+            let w = signed_weights(s, K::BITS, offset, table, weights.add(sub * sub_bytes));
             let at = b * block256::BYTES + 32 * sub;
             if K::RUN == 256 {
                 for (x, isum) in x.iter().zip(&mut isum) {
