@@ -136,8 +136,8 @@ fn weights_that_stay_in_the_file_give_the_same_bits() {
 
 /// The bits are those that were checked in: no machine, and no change to the kernels, may give others.
 ///
-/// `LLAMAY_BLESS=1` writes the file anew, for a change to the arithmetic contract. `LLAMAY_GOLDEN_EVERY=5` takes every
-/// fifth line, and so each format with other shapes, for emulated machines, which are slow.
+/// `LLAMAY_BLESS=1` writes the file anew, for a change to the arithmetic contract. `LLAMAY_GOLDEN_EVERY=9` takes every
+/// ninth line, and so each format with other shapes, for emulated machines, which are slow.
 #[test]
 fn logits_have_the_golden_hashes() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden_hashes.txt");

@@ -157,6 +157,10 @@ fi
 if [ "$action" = build ] && [[ $target == *-apple-* || $target == *-windows-gnu* ]]; then
     tools=$(zig) || skip "no linker here (zig cannot be had from PyPI)"
     export PATH=$tools:$PATH
+    # Crates name two libraries of the system that zig has no description of, and use nothing of them here; these stand
+    # in for the linker. A program that does use them fails to link.
+    stubs=$(cd "$(dirname "$0")" && pwd)/macos
+    [[ $target != *-apple-* ]] || export RUSTFLAGS="-L native=$stubs -L framework=$stubs"
     action=zigbuild
 fi
 
