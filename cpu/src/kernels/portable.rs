@@ -119,14 +119,14 @@ pub(crate) unsafe fn attention_tile(args: &TileArgs<'_>) {
         let mut p = [0.0f32; KV_PAGE];
         // SAFETY: passed on to the caller.
         unsafe {
-            for j in query.lo..query.hi {
-                p[j] = score(args, query, j);
+            for (j, p) in p.iter_mut().enumerate().take(query.hi).skip(query.lo) {
+                *p = score(args, query, j);
             }
             (tile[n], tile[n + 1]) = weights(&mut p, args, query);
             for (d, out) in tile[..n].iter_mut().enumerate() {
                 *out = 0.0;
-                for j in query.lo..query.hi {
-                    *out = p[j].mul_add(value(args, j, d), *out);
+                for (j, p) in p.iter().enumerate().take(query.hi).skip(query.lo) {
+                    *out = p.mul_add(value(args, j, d), *out);
                 }
             }
             let state = std::slice::from_raw_parts_mut(args.out.add(query.out), n + 2);
