@@ -300,6 +300,8 @@ mod sets {
                         Format::IQ4_NL => matmul!(block, Iq4Nl),
                         Format::IQ4_XS => matmul!(superblock, Iq4Xs),
                         Format::MXFP4 => matmul!(block, Mxfp4),
+                        Format::NVFP4 => matmul!(block, Nvfp4),
+                        Format::Q1_0 => matmul!(block, Q1_0),
                         Format::Q2_K => matmul!(superblock, Q2K),
                         Format::Q3_K => matmul!(superblock, Q3K),
                         Format::Q4_K => matmul!(superblock, Q4K),
