@@ -7,12 +7,12 @@
 //! | plane | words for 32 weights | content |
 //! |---|---|---|
 //! | 4 bits | 4 | byte `i` of word `j`: weight `4j + i` in the low, weight `16 + 4j + i` in the high nibble |
-//! | 3rd or 5th bit | 1 | bit `s` of byte `i`: weight `4s + i` |
+//! | 1st, 3rd or 5th bit | 1 | bit `s` of byte `i`: weight `4s + i` |
 //! | 1st and 2nd, or 5th and 6th bit | 2 | bits `2t, 2t + 1` of byte `i` of word `j`: weight `16j + 4t + i` |
 //! | 8 bits | 8 | byte `i` of word `j`: weight `4j + i`, plus 128 |
 //!
-//! All planes are unsigned; a format's offset (1, 4, 8, 16, 32, 128) is taken off through the activation's sums. IQ4_NL, IQ4_XS
-//! and MXFP4 keep their codes, which the kernel looks up, and MXFP4 its scale as bfloat16. The code-book formats keep the
+//! All planes are unsigned; a format's offset (1 to 128) is taken off through the activation's sums. IQ4_NL, IQ4_XS,
+//! MXFP4 and NVFP4 keep their codes, which the kernel looks up, and MXFP4 its scale as bfloat16. The code-book formats keep the
 //! numbers of their entries (`pack/codebook.rs`). But for the last group's padding, the packed weights are as large as the
 //! file's, or larger by this much:
 //!
@@ -22,6 +22,7 @@
 //! | IQ2_XXS, IQ2_XS, IQ3_XXS | + 4 | the eighth sign of a group, which the file leaves to parity |
 //! | IQ1_S | + 4 | a shift for each group, as in IQ1_M |
 //! | IQ1_M | + 2 | factors of four bits |
+//! | NVFP4 | + 16 | scales of half precision |
 //! | TQ1_0 | + 12 | 2-bit planes: a third digit of three fits no plane |
 
 mod codebook;
@@ -34,7 +35,7 @@ use crate::memory::AlignedBytes;
 
 /// How one format is taken apart.
 pub(crate) struct PackFormat {
-    /// Half-precision numbers of a block: the scale, and for some formats the minimum.
+    /// Half-precision numbers of a block: the scale, and for some formats the minimum, or several scales.
     pub(crate) scales: usize,
     /// Pairs of integer factors of a block.
     pub(crate) pairs: usize,
@@ -46,7 +47,7 @@ pub(crate) struct PackFormat {
 
 /// A block taken apart.
 struct Block {
-    scales: [u16; 2],
+    scales: [u16; 4],
     pairs: [[u8; 2]; 16],
     words: [u32; 48],
 }
@@ -74,7 +75,7 @@ macro_rules! packing {
                 *to = row.as_chunks().0;
                 n_rows += 1;
             }
-            let mut block = Block { scales: [0; 2], pairs: [[0; 2]; 16], words: [0; 48] };
+            let mut block = Block { scales: [0; 4], pairs: [[0; 2]; 16], words: [0; 48] };
             let scales = group.scales.chunks_exact_mut($scales * 2 * LANES);
             let quants = group.quants.chunks_exact_mut((2 * $pairs + 4 * $words) * LANES);
             for (b, (scales, quants)) in scales.zip(quants).enumerate() {
@@ -125,6 +126,8 @@ impl PackFormat {
             Format::Q8_0 => packing!(Q8_0, 1, 0, 8, legacy::q8_0),
             Format::IQ4_NL => packing!(IQ4_NL, 1, 0, 4, legacy::q4_0),
             Format::MXFP4 => packing!(MXFP4, 1, 0, 4, legacy::mxfp4),
+            Format::NVFP4 => packing!(NVFP4, 4, 0, 8, legacy::nvfp4),
+            Format::Q1_0 => packing!(Q1_0, 1, 0, 4, legacy::q1_0),
             Format::IQ4_XS => packing!(IQ4_XS, 1, 4, 32, k::iq4_xs),
             Format::Q2_K => packing!(Q2_K, 2, 16, 16, k::q2_k),
             Format::Q3_K => packing!(Q3_K, 1, 8, 24, k::q3_k),
@@ -160,6 +163,9 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let Some(word) = bytes[at..].first_chunk() else { unreachable!("a block holds its words") };
     u32::from_le_bytes(*word)
 }
+
+/// The low nibbles of a word.
+const LOW: u32 = 0x0f0f_0f0f;
 
 /// The four words of a 4-bit plane that the file already has in this order.
 #[inline(always)]

@@ -1,8 +1,9 @@
-//! The matrix product over packed formats whose block of 32 weights has one scale: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, and with
-//! codes that a table turns into weights, IQ4_NL and MXFP4.
+//! The matrix product over packed formats that take a step of the float chain each 32 weights: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0,
+//! Q1_0, whose scale covers four such runs, and with codes that a table turns into weights, IQ4_NL, MXFP4, and NVFP4, which
+//! takes a step each 16.
 
 use super::simd::Simd;
-use super::unpack::{BITS_4, BITS_5, BITS_8, unpack32};
+use super::unpack::{BITS_1, BITS_4, BITS_5, BITS_8, unpack32};
 use super::{MatArgs, Tile, block32, matmul_by_tiles};
 use llamay_formats::{iq4_nl, mxfp4, span_len};
 
@@ -20,6 +21,14 @@ pub(crate) trait BlockKind {
     const TABLE: Option<&[u8; 16]> = None;
     /// Whether scales are bfloat16, for their range; else they are half-precision.
     const BF16_SCALE: bool = false;
+    /// Runs of 32 in a block of the file; spans begin with a block.
+    const RUNS: usize = 1;
+    /// Runs that share a scale.
+    const RUNS_OF_SCALE: usize = 1;
+    /// Weights of a step: 32, or 16 with a scale for each half of a run.
+    const STEP: usize = 32;
+    /// Power of two that goes with the scale.
+    const SCALE: f32 = 1.0;
 }
 
 macro_rules! kinds {
@@ -65,6 +74,32 @@ impl BlockKind for Mxfp4 {
     const BF16_SCALE: bool = true;
 }
 
+/// Bits, as weights 0 and 16 with an offset of 8: eight times -1 and 1.
+pub(crate) struct Q1_0;
+
+impl BlockKind for Q1_0 {
+    const BITS: u32 = BITS_1;
+    const MAX: i32 = 16;
+    const OFFSET: Option<usize> = Some(0);
+    const MIN: bool = false;
+    const RUNS: usize = 4;
+    const RUNS_OF_SCALE: usize = 4;
+    const SCALE: f32 = 0.125;
+}
+
+/// The records have no sums of 16 activations, so the product takes them itself.
+pub(crate) struct Nvfp4;
+
+impl BlockKind for Nvfp4 {
+    const BITS: u32 = BITS_4;
+    const MAX: i32 = 12 + 12;
+    const OFFSET: Option<usize> = None;
+    const MIN: bool = false;
+    const TABLE: Option<&[u8; 16]> = Some(&unsigned(&mxfp4::E2M1_DOUBLED, 12));
+    const RUNS: usize = 2;
+    const STEP: usize = 16;
+}
+
 /// A table of signed weights with an offset that makes them unsigned.
 pub(crate) const fn unsigned(table: &[i8; 16], offset: i8) -> [u8; 16] {
     let mut out = [0; 16];
@@ -98,14 +133,13 @@ pub(super) unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(
     tile: Tile,
 ) {
     let lanes = S::LANES;
-    let n_scales = 1 + usize::from(K::MIN);
+    let n_scales = 1 + usize::from(K::MIN || K::STEP == 16);
     let words = const { K::BITS as usize };
     // An offset of 128 that the weights come without.
     let signed_128 = S::SIGNED && matches!(K::OFFSET, Some(2));
     let block_bytes = words * 4 * lanes;
-    let layout = args.layout;
-    let n_blocks = layout.n_blocks;
-    let span = span_len(n_blocks);
+    let n_blocks = args.layout.n_blocks;
+    let span = span_len(n_blocks / K::RUNS) * K::RUNS;
     // SAFETY: the group has `n_blocks` blocks of scales and quants, and each record as many blocks of 32.
     unsafe {
         let scales = args.weights.group(tile.group).cast::<u16>();
@@ -116,8 +150,11 @@ pub(super) unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(
         for sums in &mut spans {
             let mut acc = [s.f_splat(0.0); C];
             for b in b..(b + span).min(n_blocks) {
-                let d = scales.add(b * n_scales * lanes);
-                let d = if K::BF16_SCALE { s.f_load_bf16(d) } else { s.f_load_f16(d) };
+                let scales = scales.add(b / K::RUNS_OF_SCALE * n_scales * lanes);
+                let mut d = if K::BF16_SCALE { s.f_load_bf16(scales) } else { s.f_load_f16(scales) };
+                if K::SCALE != 1.0 {
+                    d = s.f_mul(d, s.f_splat(K::SCALE));
+                }
                 if C == 1 {
                     super::prefetch_ahead(s, quants.add(b * block_bytes), block_bytes);
                 }
@@ -132,6 +169,19 @@ pub(super) unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(
                         *q = s.without_128(*q);
                     }
                 }
+                if K::STEP == 16 {
+                    let second = s.f_load_f16(scales.add(lanes));
+                    for c in 0..C {
+                        let x = x[c].add(b * block32::BYTES);
+                        let a = x.cast();
+                        let scale = s.f_splat(*x.add(block32::SCALE).cast::<f32>());
+                        let t = s.f_mul(d, s.f_from_i(dot16_less_12::<S, 0>(s, &q, K::MAX, a)));
+                        acc[c] = s.f_fma(scale, t, acc[c]);
+                        let t = s.f_mul(second, s.f_from_i(dot16_less_12::<S, 4>(s, &q, K::MAX, a.add(16))));
+                        acc[c] = s.f_fma(scale, t, acc[c]);
+                    }
+                    continue;
+                }
                 for c in 0..C {
                     let x = x[c].add(b * block32::BYTES);
                     let init = match K::OFFSET {
@@ -142,7 +192,7 @@ pub(super) unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(
                     };
                     let isum = s.f_from_i(s.dot32(&q, K::MAX, x.cast(), init));
                     let t = if K::MIN {
-                        let m = s.f_load_f16(scales.add((b * n_scales + 1) * lanes));
+                        let m = s.f_load_f16(scales.add(lanes));
                         let sum = s.f_splat(*x.add(block32::SUM).cast::<f32>());
                         s.f_fma(d, isum, s.f_mul(m, sum))
                     } else {
@@ -156,5 +206,20 @@ pub(super) unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(
             *sums = acc;
         }
         args.store_sums(s, tile, &spans);
+    }
+}
+
+/// Each row's dot product of the 16 weights from vector `FIRST`, which have an offset of 12, with 16 activations.
+///
+/// # Safety
+/// 16 bytes are readable at `a`.
+#[inline(always)]
+unsafe fn dot16_less_12<S: Simd, const FIRST: usize>(s: S, q: &[S::I; 8], max: i32, a: *const i8) -> S::I {
+    let one = s.scale_low(s.i_splat(1 << 16 | 1));
+    let twelves = [s.i_splat(0x0c0c_0c0c); 8];
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let offset = s.dot_scaled::<0, 4>(&twelves, 12, a, one, s.i_splat(0));
+        s.i_sub(s.dot_scaled::<FIRST, 4>(q, max, a, one, s.i_splat(0)), offset)
     }
 }

@@ -242,13 +242,18 @@ fn entry_numbers<S: Simd>(s: S, lower: S::I, upper: S::I, upper_bits: u32) -> [S
     ]
 }
 
+/// One line a format: name, book, entries of eight weights, upper bits, signs, weights; then run, offset and scale, as
+/// [`SuperKind`] has them.
 macro_rules! books {
-    ($($name:ident: $book:ident, $entries:literal, $upper:literal, $signs:literal, $weights:expr, $run:literal, $offset:literal, $max:literal, $scale:literal;)*) => {
+    ($(
+        $name:ident: $book:ident, $entries:literal, $upper:literal, $signs:literal, $weights:expr;
+        $run:literal, $offset:literal, $scale:literal;
+    )*) => {
         $(
             pub(crate) struct $name;
             impl SuperKind for $name {
                 const BITS: u32 = BITS_8;
-                const MAX: i32 = $max;
+                const MAX: i32 = 2 * $offset;
                 const RUN: usize = $run;
                 const MIN: bool = false;
                 const OFFSET: i32 = $offset;
@@ -267,13 +272,13 @@ macro_rules! books {
 }
 
 books! {
-    Iq2Xxs: IQ2_XXS, 1, 0, true, with_signs(&grids::IQ2_MAGNITUDES, 43), 32, 43, 86, 0.125;
-    Iq2Xs: IQ2_XS, 1, 1, true, with_signs(&grids::IQ2_MAGNITUDES, 43), 16, 43, 86, 0.125;
-    Iq2S: IQ2_S, 1, 2, true, with_signs(&grids::IQ2_MAGNITUDES, 43), 16, 43, 86, 0.125;
-    Iq3Xxs: IQ3_XXS, 2, 0, true, with_signs(&grids::IQ3_XXS_MAGNITUDES, 62), 32, 62, 124, 0.25;
-    Iq3S: IQ3_S, 2, 1, true, with_signs(&grids::IQ3_S_MAGNITUDES, 15), 32, 15, 30, 1.0;
-    Iq1S: IQ1, 1, 4, false, SHIFTED_TERNARY, 32, 9, 18, 0.125;
-    Iq1M: IQ1, 1, 4, false, SHIFTED_TERNARY, 16, 9, 18, 0.125;
+    Iq2Xxs: IQ2_XXS, 1, 0, true, with_signs(&grids::IQ2_MAGNITUDES, 43); 32, 43, 0.125;
+    Iq2Xs: IQ2_XS, 1, 1, true, with_signs(&grids::IQ2_MAGNITUDES, 43); 16, 43, 0.125;
+    Iq2S: IQ2_S, 1, 2, true, with_signs(&grids::IQ2_MAGNITUDES, 43); 16, 43, 0.125;
+    Iq3Xxs: IQ3_XXS, 2, 0, true, with_signs(&grids::IQ3_XXS_MAGNITUDES, 62); 32, 62, 0.25;
+    Iq3S: IQ3_S, 2, 1, true, with_signs(&grids::IQ3_S_MAGNITUDES, 15); 32, 15, 1.0;
+    Iq1S: IQ1, 1, 4, false, SHIFTED_TERNARY; 32, 9, 0.125;
+    Iq1M: IQ1, 1, 4, false, SHIFTED_TERNARY; 16, 9, 0.125;
 }
 
 static IQ2_XXS: [u32; 256] = eights(&grids::IQ2_XXS_GRID, &grids::IQ2_MAGNITUDES);

@@ -280,6 +280,8 @@ mod sets {
     #[cfg(target_arch = "x86_64")]
     use super::x86::{Avx2, Avx512, AvxVnni, Vnni256};
     use super::*;
+    // Kinds that a set's own modules leave to everybody's.
+    use super::block as every_block;
 
     /// The kernels of one instruction set: its features, its token, that of float products, columns of a matrix tile,
     /// columns of a float tile, and, where they are others than everybody's, the modules of its matrix products.
@@ -319,6 +321,8 @@ mod sets {
                         Format::IQ4_NL => matmul!(block, Iq4Nl),
                         Format::IQ4_XS => matmul!(superblock, Iq4Xs),
                         Format::MXFP4 => matmul!(block, Mxfp4),
+                        Format::NVFP4 => matmul!(every_block, Nvfp4),
+                        Format::Q1_0 => matmul!(every_block, Q1_0),
                         Format::Q2_K => matmul!(superblock, Q2K),
                         Format::Q3_K => matmul!(superblock, Q3K),
                         Format::Q4_K => matmul!(superblock, Q4K),

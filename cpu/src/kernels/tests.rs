@@ -63,7 +63,7 @@ fn weights(random: &mut Random, format: Format, rows: usize, k: usize, fill: Fil
     let halves: &[usize] = match format {
         Format::Q4_0 | Format::Q5_0 | Format::Q8_0 | Format::IQ4_NL | Format::IQ4_XS => &[0],
         Format::IQ1_S | Format::IQ2_XXS | Format::IQ2_XS | Format::IQ2_S => &[0],
-        Format::IQ3_XXS | Format::IQ3_S => &[0],
+        Format::IQ3_XXS | Format::IQ3_S | Format::Q1_0 => &[0],
         Format::Q4_1 | Format::Q5_1 | Format::Q4_K | Format::Q5_K => &[0, 2],
         Format::Q2_K => &[80, 82],
         Format::Q3_K => &[108],
@@ -218,17 +218,17 @@ fn packed_products_equal_the_reference_dot() {
 #[test]
 fn all_columns_of_several_panels_are_computed() {
     let mut random = Random(2);
-    for kernels in isas().filter(|k| k.isa != Isa::Portable) {
-        let (rows, k, cols) = (24, 64, 2 * PANEL + 5);
-        let w = weights(&mut random, Format::Q4_0, rows, k, Fill::Random);
-        let x = activations(&mut random, k, cols);
-        let all = packed_product(&kernels, Format::Q4_0, &w, rows, k, &x);
-        for (x, column) in x.chunks_exact(k).zip(all.chunks_exact(rows)) {
-            assert_same_bits(
-                &packed_product(&kernels, Format::Q4_0, &w, rows, k, x),
-                column,
-                "one column alone",
-            );
+    // A code book's panel shares what is expanded of it, here in spans of two blocks and a last one of one.
+    for (format, k) in [(Format::Q4_0, 64), (Format::IQ3_S, 9 * 256)] {
+        for kernels in isas().filter(|k| k.isa != Isa::Portable) {
+            let (rows, cols) = (24, 2 * PANEL + 5);
+            let w = weights(&mut random, format, rows, k, Fill::Random);
+            let x = activations(&mut random, k, cols);
+            let all = packed_product(&kernels, format, &w, rows, k, &x);
+            for (x, column) in x.chunks_exact(k).zip(all.chunks_exact(rows)) {
+                let alone = packed_product(&kernels, format, &w, rows, k, x);
+                assert_same_bits(&alone, column, "one column alone");
+            }
         }
     }
 }

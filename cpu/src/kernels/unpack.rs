@@ -2,7 +2,9 @@
 
 use super::simd::Simd;
 
-/// Bits of a weight, which name the planes of its format.
+/// Bits of a weight, which name the planes of its format. One plane of bits, which become 0 and 16.
+pub(crate) const BITS_1: u32 = 1;
+/// Two words of bit pairs.
 pub(crate) const BITS_2: u32 = 2;
 /// Two words of lower bit pairs behind one plane of third bits.
 pub(crate) const BITS_3: u32 = 3;
@@ -35,6 +37,9 @@ pub(crate) unsafe fn unpack32<S: Simd>(s: S, bits: u32, p: *const u8) -> [S::I; 
     }
     if bits == BITS_8 {
         return [word!(0), word!(1), word!(2), word!(3), word!(4), word!(5), word!(6), word!(7)];
+    }
+    if bits == BITS_1 {
+        return bits_to_16(s, word!(0));
     }
     if bits == BITS_2 || bits == BITS_3 {
         let m = s.i_splat(0x0303_0303);
@@ -81,17 +86,16 @@ pub(crate) unsafe fn unpack32<S: Simd>(s: S, bits: u32, p: *const u8) -> [S::I; 
     ];
     match bits {
         BITS_5 => {
-            let (h, m) = (word!(0), s.i_splat(0x1010_1010));
-            let or = |q, v| s.i_or(q, s.i_and(v, m));
+            let h = bits_to_16(s, word!(0));
             [
-                or(q[0], s.i_shl::<4>(h)),
-                or(q[1], s.i_shl::<3>(h)),
-                or(q[2], s.i_shl::<2>(h)),
-                or(q[3], s.i_shl::<1>(h)),
-                or(q[4], h),
-                or(q[5], s.i_shr::<1>(h)),
-                or(q[6], s.i_shr::<2>(h)),
-                or(q[7], s.i_shr::<3>(h)),
+                s.i_or(q[0], h[0]),
+                s.i_or(q[1], h[1]),
+                s.i_or(q[2], h[2]),
+                s.i_or(q[3], h[3]),
+                s.i_or(q[4], h[4]),
+                s.i_or(q[5], h[5]),
+                s.i_or(q[6], h[6]),
+                s.i_or(q[7], h[7]),
             ]
         }
         BITS_6 => {
@@ -110,4 +114,20 @@ pub(crate) unsafe fn unpack32<S: Simd>(s: S, bits: u32, p: *const u8) -> [S::I; 
         }
         _ => q,
     }
+}
+
+/// The plane of single bits as bytes 0 and 16.
+#[inline(always)]
+fn bits_to_16<S: Simd>(s: S, h: S::I) -> [S::I; 8] {
+    let m = s.i_splat(0x1010_1010);
+    [
+        s.i_and(s.i_shl::<4>(h), m),
+        s.i_and(s.i_shl::<3>(h), m),
+        s.i_and(s.i_shl::<2>(h), m),
+        s.i_and(s.i_shl::<1>(h), m),
+        s.i_and(h, m),
+        s.i_and(s.i_shr::<1>(h), m),
+        s.i_and(s.i_shr::<2>(h), m),
+        s.i_and(s.i_shr::<3>(h), m),
+    ]
 }

@@ -1,13 +1,16 @@
 //! Blocks of the code-book formats, IQ1_S to IQ3_S, in words that the kernel takes apart for all rows at once.
 //!
-//! | words | content |
-//! |---|---|
-//! | 1 or 2 | 4-bit factors. Runs of 32: those of sub-blocks 0, 2, 4, 6 in the low half, 1, 3, 5, 7 in the high one. Runs of 16: a word for the even sub-blocks and one for the odd ones; their first runs in the low half, their second in the high one |
-//! | 0 to 4 | the upper bits of all entries' numbers: byte `g` has those of byte `g` of each word of lower bits, in order, lowest first |
-//! | for each 32 weights 1 or 2 | the lower 8 bits of four entries' numbers, byte `g` for group `g` of eight weights; where an entry has four weights, a word for the first entries and one for the second |
-//! | behind them 0 or 1 | signs: bit `4 n + g` belongs to nibble `n` of group `g`, where weight `i` has nibble `2 (i % 4) + i / 4` |
+//! In this order:
 //!
-//! The factors are the file's; what they stand for, `2 f + 1`, is the kernel's to know.
+//! - 1 or 2 words of 4-bit factors, as the file has them (they stand for `2 f + 1`). Of runs of 32, those of sub-blocks 0, 2,
+//!   4, 6 are in the low half and those of 1, 3, 5, 7 in the high one. Runs of 16 have a word for the even sub-blocks and one
+//!   for the odd ones, with their first runs in the low half and their second in the high one.
+//! - 0 to 4 words of the upper bits of the entries' numbers: byte `g` has those of byte `g` of each word of lower bits, in
+//!   order, lowest first.
+//! - For each 32 weights, 1 or 2 words of the lower 8 bits of four numbers: byte `g` for group `g` of eight weights. Where an
+//!   entry has four weights, one word is for the groups' first entries, one for their second. Behind them a word of signs,
+//!   where the format has them: bit `4 n + g` belongs to nibble `n` of group `g`, and weight `i` has nibble
+//!   `2 (i % 4) + i / 4`.
 
 use llamay_formats::grids::EVEN_SIGNS;
 

@@ -2,9 +2,7 @@
 
 use llamay_formats::{iq4_xs, q2_k, q3_k, q4_k};
 
-use super::{Block, nibbles, u16_at, u32_at};
-
-const LOW: u32 = 0x0f0f_0f0f;
+use super::{Block, LOW, nibbles, u16_at, u32_at};
 
 /// The 4-bit plane of 32 weights that stand in the low or the high nibbles of 32 bytes.
 #[inline(always)]
@@ -18,7 +16,7 @@ fn nibbles_of_32(bytes: &[u8], high: bool, words: &mut [u32]) {
 /// The sub-block scales and minima of Q4_K and Q5_K, in pairs: four of scales, four of minima.
 #[inline(always)]
 fn k_factors(block: &[u8], out: &mut Block) {
-    out.scales = [u16_at(block, 0), u16_at(block, 2)];
+    out.scales[..2].copy_from_slice(&[u16_at(block, 0), u16_at(block, 2)]);
     let (scales, mins) = q4_k::unpack_scales(&block[4..16]);
     for p in 0..4 {
         out.pairs[p] = [scales[2 * p], scales[2 * p + 1]];
@@ -74,7 +72,7 @@ fn exchange<const N: usize>(w: &mut [u32; N], distance: usize, by: u32, low: u32
 
 #[inline(always)]
 pub(super) fn q2_k(block: &[u8], out: &mut Block) {
-    out.scales = [u16_at(block, 80), u16_at(block, 82)];
+    out.scales[..2].copy_from_slice(&[u16_at(block, 80), u16_at(block, 82)]);
     let (scales, mins) = q2_k::unpack_scales(&block[..16]);
     for p in 0..8 {
         out.pairs[p] = [scales[2 * p], scales[2 * p + 1]];
