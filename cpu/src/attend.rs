@@ -11,7 +11,7 @@ use llamay_formats::Activation;
 use llamay_plan::{Batch, KV_BLOCK, KV_PAGE, Run};
 
 use crate::kernels::{ActLayout, Kernels, MergeArgs, Query, TileArgs, scratch_len};
-use crate::kv::{KvCache, PageShape};
+use crate::kv::{KvCache, PageShape, turn_query};
 use crate::math;
 use crate::pool::Pool;
 
@@ -315,12 +315,11 @@ impl Shared<'_> {
         let group = attend.heads / self.shape.heads;
         let layout = ActLayout::new(Activation::I8x32, head_dim.next_multiple_of(KV_BLOCK));
         let records = room(&mut worker.records, task.tokens.len() * group * layout.words);
-        worker.padded.clear();
         worker.padded.resize(layout.k, 0.0);
         for (i, record) in records.chunks_exact_mut(layout.words).enumerate() {
             let head = task.head_kv * group + i % group;
             let row = ((task.tokens.start + i / group) * attend.heads + head) * head_dim;
-            worker.padded[..head_dim].copy_from_slice(&attend.q[row..row + head_dim]);
+            turn_query(&attend.q[row..row + head_dim], &mut worker.padded);
             // SAFETY: the table's instruction set is available.
             unsafe { (self.kernels.elementwise.record)(&worker.padded, &layout, record) };
         }

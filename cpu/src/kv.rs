@@ -7,7 +7,7 @@ use half::slice::HalfFloatSliceExt;
 use llamay_plan::{ExecError, KV_BLOCK, KV_PAGE, KvLayer, KvType, PageId, Plan};
 
 use crate::memory::AlignedBytes;
-pub(crate) use quantized::quant_bytes;
+pub(crate) use quantized::{quant_bytes, turn_query};
 
 /// All layers' pages.
 pub(crate) struct KvCache {
@@ -102,8 +102,8 @@ impl PageShape {
                 cast::<f32>(values)[at * self.v_stride..][..v.len()].copy_from_slice(v);
             }
             KvType::Q8_0 | KvType::Q4_0 => {
-                quantized::store(self.kind, keys, at, k, quantized::put_key);
-                quantized::store(self.kind, values, at, v, quantized::put_value);
+                quantized::store(self.kind, keys, at, k, quantized::Row::Key);
+                quantized::store(self.kind, values, at, v, quantized::Row::Value);
             }
         }
     }

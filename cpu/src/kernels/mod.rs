@@ -145,11 +145,9 @@ const PANEL: usize = 128;
 
 /// How far ahead of its use a decode asks for weights, in bytes: the hardware's own prefetch stays within 20 lines, and
 /// at some 15 GB/s a memory latency of 150 ns is 2 KiB.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const AHEAD: usize = 4096;
 
 /// Asks for the `bytes` that lie [`AHEAD`] of `p`.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 fn prefetch_ahead<S: Simd>(s: S, p: *const u8, bytes: usize) {
     for line in (0..bytes).step_by(64) {

@@ -8,7 +8,7 @@ use llamay_formats::{Activation, Format, QuantizedRow};
 use llamay_plan::{Gating, KV_BLOCK, KV_PAGE, KvLayer, KvType, Nonlinearity, NormKind, Plan, RopePairs};
 
 use super::*;
-use crate::kv::KvCache;
+use crate::kv::{KvCache, turn_query};
 use crate::memory::AlignedBytes;
 use crate::pack::{PackFormat, pack_group};
 
@@ -191,8 +191,8 @@ fn attention(set: &Kernels, cache: &KvCache, q: &[f32]) -> Vec<f32> {
     let mut rows = vec![0u32; 2 * words];
     for (q, row) in q.chunks_exact(HEAD_DIM).zip(rows.chunks_exact_mut(words)) {
         if shape.kind.is_quantized() {
-            let mut padded = q.to_vec();
-            padded.resize(layout.k, 0.0);
+            let mut padded = vec![0.0; layout.k];
+            turn_query(q, &mut padded);
             // SAFETY: this machine has the table's instruction set.
             unsafe { (set.elementwise.record)(&padded, &layout, row) };
         } else {

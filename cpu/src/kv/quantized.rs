@@ -34,20 +34,61 @@ fn q4_0(x: &[f32; KV_BLOCK]) -> Block {
     Block { scale: f16::from_f32(scale), quants: x.map(quant) }
 }
 
+/// The factors of a turned key and a turned query: together 1/32, each a power of two, so that they round nothing.
+const KEY: f32 = 0.25;
+const QUERY: f32 = 0.125;
+
+/// Turns a block of 32 by a Walsh-Hadamard transform, times `factor`.
+///
+/// The product of two turned blocks is 32 times that of the blocks, but an element that is large beside the others, as some
+/// models' keys have them, is spread over all, and no longer takes their precision (Ashkboos et al., "QuaRot", 2024).
+fn turn(x: &mut [f32; KV_BLOCK], factor: f32) {
+    let mut half = 1;
+    while half < KV_BLOCK {
+        for i in 0..KV_BLOCK {
+            if i & half == 0 {
+                (x[i], x[i + half]) = (x[i] + x[i + half], x[i] - x[i + half]);
+            }
+        }
+        half *= 2;
+    }
+    for x in x {
+        *x *= factor;
+    }
+}
+
+/// A query as it meets quantised keys: filled up to whole blocks, and turned as they are. `turned` has the length of the
+/// blocks.
+pub(crate) fn turn_query(q: &[f32], turned: &mut [f32]) {
+    turned.fill(0.0);
+    turned[..q.len()].copy_from_slice(q);
+    turned.as_chunks_mut().0.iter_mut().for_each(|block| turn(block, QUERY));
+}
+
 /// Bytes of the quants that a block has in a page, at all positions; scales follow behind the quants of all blocks.
 pub(crate) const fn quant_bytes(kind: KvType) -> usize {
     KV_PAGE * (kind.head_bytes(KV_BLOCK) - 2)
 }
 
-/// Quantises a head's row and stores it at a position of the head's keys or values in a page; `put` stores the quants of
-/// a block.
-pub(super) fn store(kind: KvType, part: &mut [u8], at: usize, row: &[f32], put: Put) {
+/// Which of a head's rows is stored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Row {
+    Key,
+    Value,
+}
+
+/// Quantises a head's row and stores it at a position of the head's keys or values in a page.
+pub(super) fn store(kind: KvType, part: &mut [u8], at: usize, row: &[f32], which: Row) {
+    let put = if which == Row::Key { put_key } else { put_value };
     let n_blocks = row.len().div_ceil(KV_BLOCK);
     let (quants, scales) = part.split_at_mut(n_blocks * quant_bytes(kind));
     let scales: &mut [u16] = bytemuck::cast_slice_mut(scales);
     for (b, x) in row.chunks(KV_BLOCK).enumerate() {
         let mut padded = [0.0; KV_BLOCK];
         padded[..x.len()].copy_from_slice(x);
+        if which == Row::Key {
+            turn(&mut padded, KEY);
+        }
         let place = Place { block: b, n_blocks, at };
         if kind == KvType::Q8_0 {
             let block = q8_0(&padded);
@@ -66,18 +107,15 @@ pub(super) fn store(kind: KvType, part: &mut [u8], at: usize, row: &[f32], put: 
 }
 
 /// Where a block is in a page.
-pub(super) struct Place {
+struct Place {
     block: usize,
     n_blocks: usize,
     at: usize,
 }
 
-/// Stores the bytes of a block: 32 signed ones, or 16 pairs of nibbles.
-type Put = fn(&mut [u8], Place, &[u8]);
-
-/// Keys: four bytes of a position together, so that a lane of 32 bits holds four of its elements. Signed bytes get the
+/// Keys, 32 signed bytes or 16 pairs of nibbles a block: four bytes of a position together, so that a lane of 32 bits holds four of its elements. Signed bytes get the
 /// offset that makes them unsigned, as the kernels' dot products want them.
-pub(super) fn put_key(quants: &mut [u8], place: Place, bytes: &[u8]) {
+fn put_key(quants: &mut [u8], place: Place, bytes: &[u8]) {
     let offset = if bytes.len() == KV_BLOCK { 128 } else { 0 };
     let words = quants[place.block * bytes.len() * KV_PAGE..].chunks_exact_mut(4 * KV_PAGE);
     for (four, word) in bytes.chunks_exact(4).zip(words) {
@@ -87,7 +125,7 @@ pub(super) fn put_key(quants: &mut [u8], place: Place, bytes: &[u8]) {
 }
 
 /// Values: a position's bytes together.
-pub(super) fn put_value(quants: &mut [u8], place: Place, bytes: &[u8]) {
+fn put_value(quants: &mut [u8], place: Place, bytes: &[u8]) {
     let first = (place.at * place.n_blocks + place.block) * bytes.len();
     quants[first..first + bytes.len()].copy_from_slice(bytes);
 }
@@ -116,6 +154,20 @@ mod tests {
             // On the far side the last step is missing.
             assert!(worst(&x, &four) <= amax / 8.0 * 1.001 && eight.quants.iter().all(|q| *q > -128));
         }
+    }
+
+    #[test]
+    fn turned_blocks_keep_their_product_and_spread_what_is_large() {
+        let key = block(|i| if i == 3 { 300.0 } else { (i as f32 - 15.0) / 16.0 });
+        let query = block(|i| ((i * 7) % 13) as f32 - 6.0);
+        let (mut turned_key, mut turned_query) = (key, [0.0; KV_BLOCK]);
+        turn(&mut turned_key, KEY);
+        turn_query(&query, &mut turned_query);
+        let product = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum::<f64>();
+        let (want, got) = (product(&key, &query), product(&turned_key, &turned_query));
+        assert!((got - want).abs() < 1e-3, "{got} for {want}");
+        let largest = turned_key.iter().fold(0.0, |m: f32, v| m.max(v.abs()));
+        assert!(turned_key.iter().all(|v| v.abs() > largest / 2.0));
     }
 
     #[test]

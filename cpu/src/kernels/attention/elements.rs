@@ -7,6 +7,9 @@ use crate::kv::quant_bytes;
 
 /// Elements that are floats.
 pub(super) trait Float {
+    /// Bytes of an element.
+    const BYTES: usize;
+
     /// Loads `LANES` elements from number `at` on.
     ///
     /// # Safety
@@ -18,6 +21,8 @@ pub(super) struct Single;
 pub(super) struct Half;
 
 impl Float for Single {
+    const BYTES: usize = 4;
+
     #[inline(always)]
     unsafe fn load<S: Simd>(s: S, p: *const u8, at: usize) -> S::F {
         // SAFETY: passed on to the caller.
@@ -26,6 +31,8 @@ impl Float for Single {
 }
 
 impl Float for Half {
+    const BYTES: usize = 2;
+
     #[inline(always)]
     unsafe fn load<S: Simd>(s: S, p: *const u8, at: usize) -> S::F {
         // SAFETY: passed on to the caller.

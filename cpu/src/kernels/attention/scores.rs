@@ -6,6 +6,7 @@ use llamay_plan::{KV_BLOCK, KV_PAGE};
 use super::elements::{Block, Float, scales_at};
 use super::{Query, Scratch, Simd, TileArgs, for_each_group, span};
 use crate::acts::{ActLayout, block32};
+use crate::kernels::prefetch_ahead;
 use crate::kv::quant_bytes;
 
 /// # Safety
@@ -62,6 +63,9 @@ unsafe fn products<S: Simd, E: Float, const Q: usize, const V: usize>(
         let q: [*const f32; Q] = std::array::from_fn(|i| args.q.add(queries[i].q));
         let mut acc = [[s.f_splat(0.0); V]; Q];
         for d in 0..args.head_dim {
+            // A page's elements come once from memory, and the values lie behind the keys.
+            let row = k.wrapping_add((d * KV_PAGE + j) * E::BYTES);
+            prefetch_ahead(s, row, V * S::LANES * E::BYTES);
             let k: [S::F; V] = std::array::from_fn(|v| E::load(s, k, d * KV_PAGE + j + v * S::LANES));
             for (acc, q) in acc.iter_mut().zip(q) {
                 let q = s.f_splat(*q.add(d));
@@ -108,7 +112,11 @@ unsafe fn block_products<S: Simd, B: Block, const Q: usize>(
         let mut acc = [s.f_splat(0.0); Q];
         for b in 0..layout.n_blocks {
             let d = s.f_load_f16(scales.add(b * KV_PAGE + j));
-            let k = B::keys(s, args.k.add(b * quant_bytes(B::KIND) + 4 * j));
+            let block = args.k.add(b * quant_bytes(B::KIND) + 4 * j);
+            for run in 0..quant_bytes(B::KIND) / (4 * KV_PAGE) {
+                prefetch_ahead(s, block.wrapping_add(run * 4 * KV_PAGE), 4 * S::LANES);
+            }
+            let k = B::keys(s, block);
             let q = q.map(|q| q.add(b * block32::BYTES));
             let offsets = q.map(|q| *q.add(block32::NEGATIVES).cast::<i32>().add(B::OFFSET));
             let isums = B::dots(s, &k, q.map(|q| q.cast()), offsets);

@@ -4,6 +4,7 @@ use llamay_plan::{KV_BLOCK, KV_PAGE};
 
 use super::elements::{Block, Float, value_pair, value_scales};
 use super::{Query, Scratch, Simd, TileArgs, for_each_group, span};
+use crate::kernels::prefetch_ahead;
 use crate::kv::quant_bytes;
 
 /// # Safety
@@ -62,6 +63,7 @@ unsafe fn products<S: Simd, E: Float, const Q: usize, const V: usize>(
     unsafe {
         let mut acc = [[s.f_splat(0.0); V]; Q];
         for j in span(queries) {
+            prefetch_ahead(s, v.wrapping_add((j * args.v_stride + d) * E::BYTES), V * S::LANES * E::BYTES);
             let v: [S::F; V] = std::array::from_fn(|i| E::load(s, v, j * args.v_stride + d + i * S::LANES));
             for (i, acc) in acc.iter_mut().enumerate() {
                 let p = s.f_splat(*scratch.weights.add(i * KV_PAGE + j));

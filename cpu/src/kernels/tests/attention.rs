@@ -5,7 +5,7 @@ use llamay_plan::{KV_BLOCK, KV_PAGE, KvLayer, KvType, Plan};
 
 use super::{Random, assert_same_bits, isas};
 use crate::kernels::{ActLayout, Kernels, MergeArgs, Query, TileArgs, portable, scratch_len};
-use crate::kv::{KvCache, PageShape};
+use crate::kv::{KvCache, PageShape, turn_query};
 use crate::math;
 
 const HEAD_DIMS: [usize; 8] = [1, 20, 32, 64, 80, 96, 128, 256];
@@ -33,8 +33,8 @@ fn rows(q: &[f32], shape: PageShape) -> (Vec<u32>, usize) {
     let layout = ActLayout::new(Activation::I8x32, shape.head_dim.next_multiple_of(KV_BLOCK));
     let mut records = vec![0; q.len() / shape.head_dim * layout.words];
     for (q, record) in q.chunks_exact(shape.head_dim).zip(records.chunks_exact_mut(layout.words)) {
-        let mut padded = q.to_vec();
-        padded.resize(layout.k, 0.0);
+        let mut padded = vec![0.0; layout.k];
+        turn_query(q, &mut padded);
         // SAFETY: the portable kernels need no instruction set.
         unsafe { (Kernels::of(crate::Isa::Portable).elementwise.record)(&padded, &layout, record) };
     }
