@@ -250,8 +250,10 @@ mod tests {
         let mut passes: Vec<Vec<usize>> = vec![Vec::new(); 3];
         let (seconds, threads) =
             fastest_pass(passes.iter_mut().collect(), Duration::ZERO, 4, &|seen, pass| seen.push(pass));
-        assert!(seconds >= 0.0 && threads == 3);
-        assert!(passes.iter().all(|seen| *seen == [0, 1, 2, 3, 4]), "{passes:?}");
+        assert!(seconds >= 0.0);
+        // WebAssembly has no threads but the caller.
+        assert_eq!(threads, if cfg!(target_family = "wasm") { 1 } else { 3 });
+        assert!(passes[..threads].iter().all(|seen| *seen == [0, 1, 2, 3, 4]), "{passes:?}");
     }
 
     #[test]
