@@ -188,16 +188,23 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// # Safety
     /// 32 bytes are readable at each of `a`.
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)] // an iterator's closure that is not inlined has none of the features
     unsafe fn dots32_offset<const C: usize>(
         self,
         q: &[Self::I; 8],
         a: [*const i8; C],
         offsets: [i32; C],
     ) -> [Self::I; C] {
-        let mut dots = offsets.map(|offset| self.i_splat(offset));
-        for (dot, a) in dots.iter_mut().zip(a) {
+        let mut q = *q;
+        for q in &mut q {
+            *q = self.without_128(*q);
+        }
+        let mut dots = [self.i_splat(0); C];
+        for c in 0..C {
+            // Signed quants have no offset to take off.
+            let init = self.i_splat(if Self::SIGNED { 0 } else { offsets[c] });
             // SAFETY: passed on to the caller.
-            *dot = unsafe { self.dot32(q, 255, a, *dot) };
+            dots[c] = unsafe { self.dot32(&q, 255, a[c], init) };
         }
         dots
     }
