@@ -1,7 +1,6 @@
 //! Profiles of generated models: what is counted is what the plan has, and counting changes nothing.
 
 use std::collections::HashSet;
-use std::time::Instant;
 
 use llamay_engine::plan::{Format, Op, Plan, Profile, WeightId};
 use llamay_engine::{Isa, Model, Options};
@@ -70,13 +69,10 @@ fn many_tokens_multiply_more_but_read_weights_once() {
 }
 
 #[test]
-fn every_step_is_counted_within_the_time_of_the_call() {
+fn every_step_is_counted_once() {
     for shape in SHAPES {
         let model = model(shape);
-        let start = Instant::now();
         let profile = profiled(&model, &[5, 6, 7]);
-        let elapsed = start.elapsed();
-        assert!(profile.step_time() + profile.counting <= elapsed, "{shape}");
         assert_eq!(profile.steps.len(), model.plan().steps.len(), "{shape}");
         assert!(profile.steps.iter().all(|s| s.calls == 1 && s.cost.bytes() > 0), "{shape}");
         let kinds = profile.by_kind();
