@@ -23,6 +23,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -103,9 +104,12 @@ class Llamay:
 class Peer:
     """A peer, through peer.py in a private environment."""
 
-    def __init__(self, cache, name, package, folder, options=()):
-        self.name, self.package, self.options = name, package, options
-        self.venv = cache / folder
+    name = "llama.cpp"
+    package = "llama-cpp-python==0.3.36"
+    folder = "peer-venv"
+
+    def __init__(self, cache):
+        self.venv = cache / self.folder
         self.python = self.venv / "bin" / "python"
         self.driver = HERE / "peer.py"
 
@@ -117,19 +121,26 @@ class Peer:
         found = subprocess.run(query, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         return found.stdout.strip() == version
 
+    def command(self, *command, **environment):
+        """Runs a command whose output matters only where it fails."""
+        environment = {**os.environ, "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count()), **environment}
+        done = subprocess.run(
+            [str(part) for part in command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        if done.returncode != 0:
+            command = " ".join(map(str, command))
+            sys.exit(f"bench.py: {command} exited {done.returncode}:\n{done.stdout[-2000:]}")
+
     def install(self):
         if self.installed():
             return
         say(f"installing {self.package} into {self.venv}: it is built for this CPU, up to half an hour")
-        subprocess.run([sys.executable, "-m", "venv", str(self.venv)], check=True)
-        environment = {
-            **os.environ,
-            "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count()),
-            "CMAKE_ARGS": "-DGGML_NATIVE=ON",
-        }
-        pip = [str(self.python), "-m", "pip", "install", "--quiet", *self.options, self.package, "numpy"]
-        if subprocess.run(pip, env=environment).returncode != 0:
-            sys.exit(f"bench.py: pip could not install {self.package}; it needs the network and a C++ compiler")
+        self.command(sys.executable, "-m", "venv", self.venv)
+        self.build()
+
+    def build(self):
+        pip = [self.python, "-m", "pip", "install", "--quiet"]
+        self.command(*pip, self.package, "numpy", CMAKE_ARGS="-DGGML_NATIVE=ON")
 
     def ask(self, *command):
         return run_json([self.python, self.driver, *command])
@@ -148,13 +159,44 @@ class Peer:
         return self.ask("perplexity", model, text, "-c", 512, "-t", threads)
 
 
+class Fork(Peer):
+    """ik_llama.cpp. The wheels are for AVX2 alone, and pip cannot build the source archive, in which a file is missing
+    that the library does not need. So the binding comes from the wheel and the library from the archive.
+    """
+
+    name = "ik_llama.cpp"
+    package = "ik-llama-cpp-python==0.1.5"
+    folder = "peer-ik-venv"
+
+    def library(self):
+        return self.venv / "native" / "src" / "libllama.so"
+
+    def installed(self):
+        return super().installed() and self.library().exists()
+
+    def build(self):
+        pip = [self.python, "-m", "pip"]
+        self.command(*pip, "install", "--quiet", self.package, "numpy", "cmake", "ninja")
+        with tempfile.TemporaryDirectory() as folder:
+            archive = ["--no-deps", "--no-binary", self.package.split("==")[0]]
+            self.command(*pip, "download", "--quiet", *archive, "-d", folder, self.package)
+            [archive] = Path(folder).glob("*.tar.gz")
+            shutil.unpack_archive(archive, folder, filter="data")
+            [source] = Path(folder).glob("*/vendor/ik_llama.cpp")
+            cmake, ninja = self.venv / "bin" / "cmake", self.venv / "bin" / "ninja"
+            build = self.venv / "native"
+            options = ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DBUILD_SHARED_LIBS=ON"]
+            options += [f"-DLLAMA_BUILD_{part}=OFF" for part in ("TESTS", "EXAMPLES", "SERVER")]
+            self.command(cmake, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}", "-S", source, "-B", build, *options)
+            self.command(cmake, "--build", build, "--target", "llama")
+
+    def ask(self, *command):
+        os.environ["IK_LLAMA_CPP_LIB_PATH"] = str(self.library())
+        return super().ask(*command)
+
+
 def find_peers(cache):
-    """llama.cpp and its faster fork. The fork's ready-made wheels are for AVX2 alone, so it is built here too."""
-    fork = "ik-llama-cpp-python"
-    return [
-        Peer(cache, "llama.cpp", "llama-cpp-python==0.3.36", "peer-venv"),
-        Peer(cache, "ik_llama.cpp", f"{fork}==0.1.5", "peer-ik-venv", ("--no-binary", fork)),
-    ]
+    return [Peer(cache), Fork(cache)]
 
 
 def summary(values):

@@ -4,8 +4,8 @@
 
 use super::simd::Simd;
 use super::unpack::{BITS_1, BITS_4, BITS_5, BITS_8, unpack32};
-use super::{MatArgs, Tile, block32, matmul_by_tiles};
-use llamay_formats::{iq4_nl, mxfp4, span_len};
+use super::{MatArgs, Spans, Tile, block32, matmul_by_tiles, opaque};
+use llamay_formats::{SPANS, iq4_nl, mxfp4, span_len};
 
 /// What sets one of these formats apart.
 pub(crate) trait BlockKind {
@@ -144,12 +144,12 @@ pub(super) unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(
     unsafe {
         let scales = args.weights.group(tile.group).cast::<u16>();
         let quants = args.weights.group(tile.group).add(args.weights.quants_at);
-        let x: [*const u8; C] = std::array::from_fn(|c| args.record(tile.col + c));
-        let mut spans = [[s.f_splat(0.0); C]; 8];
-        let mut b = 0;
-        for sums in &mut spans {
+        let mut x: [*const u8; C] = std::array::from_fn(|c| args.record(tile.col + c));
+        let mut spans = Spans::<S, C>::new(s);
+        let mut sums = [s.f_splat(0.0); C];
+        for i in 0..SPANS {
             let mut acc = [s.f_splat(0.0); C];
-            for b in b..(b + span).min(n_blocks) {
+            for b in i * span..((i + 1) * span).min(n_blocks) {
                 let scales = scales.add(b / K::RUNS_OF_SCALE * n_scales * lanes);
                 let mut d = if K::BF16_SCALE { s.f_load_bf16(scales) } else { s.f_load_f16(scales) };
                 if K::SCALE != 1.0 {
@@ -169,10 +169,13 @@ pub(super) unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(
                         *q = s.without_128(*q);
                     }
                 }
+                for x in &mut x {
+                    *x = opaque(*x);
+                }
                 if K::STEP == 16 {
                     let second = s.f_load_f16(scales.add(lanes));
                     for c in 0..C {
-                        let x = x[c].add(b * block32::BYTES);
+                        let x = x[c];
                         let a = x.cast();
                         let scale = s.f_splat(*x.add(block32::SCALE).cast::<f32>());
                         let t = s.f_mul(d, s.f_from_i(dot16_less_12::<S, 0>(s, &q, K::MAX, a)));
@@ -180,10 +183,13 @@ pub(super) unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(
                         let t = s.f_mul(second, s.f_from_i(dot16_less_12::<S, 4>(s, &q, K::MAX, a.add(16))));
                         acc[c] = s.f_fma(scale, t, acc[c]);
                     }
+                    for x in &mut x {
+                        *x = x.add(block32::BYTES);
+                    }
                     continue;
                 }
                 for c in 0..C {
-                    let x = x[c].add(b * block32::BYTES);
+                    let x = x[c];
                     let init = match K::OFFSET {
                         Some(which) if !signed_128 => {
                             s.i_splat(*x.add(block32::NEGATIVES).cast::<i32>().add(which))
@@ -201,11 +207,13 @@ pub(super) unsafe fn tile_product<S: Simd, K: BlockKind, const C: usize>(
                     let scale = s.f_splat(*x.add(block32::SCALE).cast::<f32>());
                     acc[c] = s.f_fma(scale, t, acc[c]);
                 }
+                for x in &mut x {
+                    *x = x.add(block32::BYTES);
+                }
             }
-            b += span;
-            *sums = acc;
+            sums = spans.add(s, i, acc);
         }
-        args.store_sums(s, tile, &spans);
+        args.store_sums(s, tile, &sums);
     }
 }
 

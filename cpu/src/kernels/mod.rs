@@ -161,6 +161,9 @@ struct Tile {
     group: usize,
     col: usize,
     n_cols: usize,
+    /// The panel's first column, and how many it has.
+    panel: usize,
+    panel_cols: usize,
 }
 
 /// Runs `$body` for each tile of a product: panels of columns that stay in L2, in each panel the groups (a group's weights
@@ -172,12 +175,13 @@ struct Tile {
 macro_rules! for_each_tile {
     ($args:ident, $cols:ident, |$tile:ident| $body:expr) => {
         for panel in (0..$args.n_cols).step_by($crate::kernels::PANEL) {
-            let end = (panel + $crate::kernels::PANEL).min($args.n_cols);
+            let panel_cols = ($args.n_cols - panel).min($crate::kernels::PANEL);
+            let end = panel + panel_cols;
             for group in $args.groups.clone() {
                 let mut col = panel;
                 while col < end {
                     let n_cols = if end - col >= $cols { $cols } else { 1 };
-                    let $tile = $crate::kernels::Tile { group, col, n_cols };
+                    let $tile = $crate::kernels::Tile { group, col, n_cols, panel, panel_cols };
                     $body;
                     col += n_cols;
                 }
@@ -187,6 +191,34 @@ macro_rules! for_each_tile {
 }
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use for_each_tile;
+
+/// `$body` for each `$c` below the constant `$n`, 8 at the most, written out: the compiler does not unroll a loop over eight
+/// columns of instructions in assembly, and then keeps their sums in memory.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! unrolled {
+    ($c:ident, $n:ident, $body:block) => {
+        const { assert!($n <= 8) };
+        unrolled!(@each $c, $n, $body, 0 1 2 3 4 5 6 7);
+    };
+    (@each $c:ident, $n:ident, $body:block, $($i:literal)*) => {
+        $(if $i < $n {
+            let $c = $i;
+            $body
+        })*
+    };
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use unrolled;
+
+/// `p`, of which the compiler knows nothing then. It would derive all columns' addresses from one of them by an index, and an
+/// instruction with an index is two in the CPU's front end, a sixth of a kernel's time.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[inline(always)]
+fn opaque(mut p: *const u8) -> *const u8 {
+    // SAFETY: nothing is executed.
+    unsafe { std::arch::asm!("/* {0} */", inout(reg) p, options(pure, nomem, nostack, preserves_flags)) };
+    p
+}
 
 /// Defines `matmul`, which computes all columns of a product by the module's `tile_product`, `COLS` at a time.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -202,6 +234,9 @@ macro_rules! matmul_by_tiles {
             args: &$crate::kernels::MatArgs<'_>,
         ) {
             $crate::kernels::for_each_tile!(args, COLS, |tile| {
+                if tile.panel_cols > 1 {
+                    args.prefetch(s, tile);
+                }
                 // SAFETY: the tile lies within `args`; the rest is passed on to the caller.
                 unsafe {
                     if tile.n_cols == COLS {
@@ -225,16 +260,34 @@ impl MatArgs<'_> {
         self.x.as_ptr().wrapping_add(col * self.layout.words).cast()
     }
 
-    /// Stores the balanced sums of a tile's spans.
+    /// Asks for what would be waited for: the lines that the tile's results go to, which lie a page or more apart, and the
+    /// tile's share of the next group's weights.
+    #[inline(always)]
+    fn prefetch<S: Simd>(&self, s: S, tile: Tile) {
+        let row = tile.group * S::LANES - self.first_row;
+        for col in tile.col..tile.col + tile.n_cols {
+            s.prefetch_to_write(self.out.wrapping_add(col * self.out_stride + row).cast());
+        }
+        if tile.group + 1 < self.groups.end {
+            let lines = self.weights.group_bytes / 64;
+            let share = |cols: usize| 64 * (lines * cols / tile.panel_cols);
+            let next = self.weights.group(tile.group + 1);
+            let done = tile.col - tile.panel;
+            for at in (share(done)..share(done + tile.n_cols)).step_by(64) {
+                s.prefetch_l2(next.wrapping_add(at));
+            }
+        }
+    }
+
+    /// Stores a tile's sums.
     ///
     /// # Safety
     /// As for [`MatFn`].
     #[inline(always)]
-    unsafe fn store_sums<S: Simd, const C: usize>(&self, s: S, tile: Tile, spans: &[[S::F; C]; 8]) {
-        let sums: [S::F; C] = std::array::from_fn(|c| tree_f(s, std::array::from_fn(|i| spans[i][c])));
-        for (c, y) in sums.into_iter().enumerate() {
+    unsafe fn store_sums<S: Simd, const C: usize>(&self, s: S, tile: Tile, sums: &[S::F; C]) {
+        for (c, y) in sums.iter().enumerate() {
             // SAFETY: passed on to the caller.
-            unsafe { self.store(s, tile.group, tile.col + c, y) };
+            unsafe { self.store(s, tile.group, tile.col + c, *y) };
         }
     }
 
@@ -257,6 +310,42 @@ impl MatArgs<'_> {
                 to.copy_from_nonoverlapping(all.as_ptr(), n);
             }
         }
+    }
+}
+
+/// The balanced sums of eight spans for each column, `llamay_formats::tree8` lane by lane, added up as spans come so that no
+/// more than three wait: all eight of eight columns are a page of the stack, which every load would alias with.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+struct Spans<S: Simd, const C: usize> {
+    /// Sums of one span, of two and of four that wait for as many more.
+    waiting: [[S::F; C]; 3],
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+impl<S: Simd, const C: usize> Spans<S, C> {
+    #[inline(always)]
+    fn new(s: S) -> Spans<S, C> {
+        Spans { waiting: [[s.f_splat(0.0); C]; 3] }
+    }
+
+    /// Adds span `i`; they come in their order, and the result of the eighth is the sum of all.
+    #[inline(always)]
+    fn add(&mut self, s: S, i: usize, mut sums: [S::F; C]) -> [S::F; C] {
+        let mut level = 0;
+        while level < 3 {
+            let waiting = &mut self.waiting[level];
+            if i >> level & 1 == 0 {
+                *waiting = sums;
+                break;
+            }
+            let mut c = 0;
+            while c < C {
+                sums[c] = s.f_add(waiting[c], sums[c]);
+                c += 1;
+            }
+            level += 1;
+        }
+        sums
     }
 }
 

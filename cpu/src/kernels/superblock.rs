@@ -2,12 +2,12 @@
 //! table turns into weights, and the ternary formats, which need no factors. `codebook.rs` brings the code books' blocks
 //! into the same form.
 
-use llamay_formats::{iq4_nl, span_len};
+use llamay_formats::{SPANS, iq4_nl, span_len};
 
 use super::block::{less, unsigned};
 use super::simd::{Simd, four};
 use super::unpack::{BITS_2, BITS_3, BITS_4, BITS_5, BITS_6, unpack32, words32};
-use super::{MatArgs, Tile, block256, matmul_by_tiles};
+use super::{MatArgs, Spans, Tile, block256, matmul_by_tiles, opaque, unrolled};
 
 /// What sets one of these formats apart.
 pub(crate) trait SuperKind {
@@ -84,22 +84,18 @@ pub(super) unsafe fn tile_product<S: Simd, K: SuperKind, const C: usize>(
         let scales = args.weights.group(tile.group).cast::<u16>();
         let quants = args.weights.group(tile.group).add(args.weights.quants_at);
         let x: [*const u8; C] = std::array::from_fn(|c| args.record(tile.col + c));
-        let mut spans = [[s.f_splat(0.0); C]; 8];
-        let mut b = 0;
-        for sums in &mut spans {
+        let mut spans = Spans::<S, C>::new(s);
+        let mut sums = [s.f_splat(0.0); C];
+        for i in 0..SPANS {
             let mut acc = [s.f_splat(0.0); C];
-            for b in b..(b + span).min(n_blocks) {
+            for b in i * span..((i + 1) * span).min(n_blocks) {
                 let block = quants.add(b * args.weights.block_bytes);
-                if C == 1 {
-                    super::prefetch_ahead(s, block, args.weights.block_bytes);
-                }
                 let scales = scales.add(b * n_scales * lanes);
                 advance::<S, K, C>(s, scales, block, &x, b, &mut acc);
             }
-            b += span;
-            *sums = acc;
+            sums = spans.add(s, i, acc);
         }
-        args.store_sums(s, tile, &spans);
+        args.store_sums(s, tile, &sums);
     }
 }
 
@@ -155,79 +151,77 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
     unsafe {
         let weights = block.add(K::PAIRS * pair_bytes * lanes);
         let mut isum = [s.i_splat(0); C];
-        let mut msum = [s.i_splat(0); C];
-        for half in 0..4 {
-            let table = if S::SIGNED { const { &less(K::TABLE, 128) }.as_ref() } else { K::TABLE };
-            if let Some(table) = table {
-                let factors = s.pairs_i8(block.add(half * 2 * lanes));
-                for (sub, which) in [(2 * half, 1), (2 * half + 1, 1 << 16)] {
-                    // One factor of the pair as a 32-bit number: the products of whole bytes do not fit 16 bits.
-                    let factor = s.madd_pairs(s.i_splat(0), factors, s.i_splat(which));
-                    let mut q = unpack32::<S>(s, K::BITS, weights.add(sub * sub_bytes));
-                    for q in &mut q {
-                        *q = s.lookup(table, *q);
-                    }
-                    for c in 0..C {
-                        let a = x[c].add(32 * sub).cast();
-                        let dot = s.dot32(&q, K::MAX, a, s.i_splat(0));
-                        isum[c] = s.i_add(isum[c], s.i_mul(dot, factor));
-                    }
-                }
-                for c in 0..C {
-                    // Signed weights have no offset to take off.
-                    if !S::SIGNED {
-                        msum[c] = s.madd_pairs(
-                            msum[c],
-                            factors,
-                            s.i_splat(four(x[c].add(block256::SUMS_32 + 4 * half).cast())),
-                        );
-                    }
-                }
-            } else if K::RUN == 256 {
-                for sub in 2 * half..2 * half + 2 {
-                    let q = unpack32::<S>(s, K::BITS, weights.add(sub * sub_bytes));
-                    for c in 0..C {
-                        let a = x[c].add(32 * sub).cast();
-                        // A chain of its own for every 32, so that one column alone does not wait for each product.
-                        isum[c] = s.i_add(isum[c], s.dot32(&q, K::MAX, a, s.i_splat(0)));
-                    }
-                }
-                for c in 0..C {
-                    let sums = x[c].add(block256::SUMS_32 + 4 * half).cast();
-                    msum[c] = s.madd_pairs(msum[c], s.i_splat(1 << 16 | 1), s.i_splat(four(sums)));
-                }
-            } else if K::RUN == 32 {
-                let factors = load_factors::<S, K>(s, block, half);
-                let of_sums = if K::MIN { load_factors::<S, K>(s, block, 4 + half) } else { factors };
-                let first = s.scale_low(factors);
-                let q = unpack32::<S>(s, K::BITS, weights.add(2 * half * sub_bytes));
-                for c in 0..C {
-                    let a = x[c].add(64 * half).cast();
-                    isum[c] = s.dot_scaled::<0, 8>(&q, K::MAX, a, first, isum[c]);
-                }
-                let second = s.scale_high(factors);
-                let q = unpack32::<S>(s, K::BITS, weights.add((2 * half + 1) * sub_bytes));
-                for c in 0..C {
-                    let a = x[c].add(64 * half + 32).cast();
-                    isum[c] = s.dot_scaled::<0, 8>(&q, K::MAX, a, second, isum[c]);
-                    let sums = x[c].add(block256::SUMS_32 + 4 * half).cast();
-                    msum[c] = s.madd_pairs(msum[c], of_sums, s.i_splat(four(sums)));
-                }
-            } else {
-                for sub in 2 * half..2 * half + 2 {
-                    let factors = load_factors::<S, K>(s, block, sub);
-                    let of_sums = if K::MIN { load_factors::<S, K>(s, block, 8 + sub) } else { factors };
-                    let (first, second) = (s.scale_low(factors), s.scale_high(factors));
-                    let q = unpack32::<S>(s, K::BITS, weights.add(sub * sub_bytes));
-                    for c in 0..C {
-                        let a: *const i8 = x[c].add(32 * sub).cast();
-                        isum[c] = s.dot_scaled::<0, 4>(&q, K::MAX, a, first, isum[c]);
-                        isum[c] = s.dot_scaled::<4, 4>(&q, K::MAX, a.add(16), second, isum[c]);
-                        let sums = x[c].add(block256::SUMS_16 + 4 * sub).cast();
-                        msum[c] = s.madd_pairs(msum[c], of_sums, s.i_splat(four(sums)));
-                    }
+        // Where the quants of this step are.
+        let mut x = *x;
+        let table = if S::SIGNED { const { &less(K::TABLE, 128) }.as_ref() } else { K::TABLE };
+        let step = if K::RUN == 32 && table.is_none() { 64 } else { 32 };
+        for i in 0..256 / step {
+            for x in &mut x {
+                *x = opaque(*x);
+            }
+            let weights = weights.add(step / 32 * i * sub_bytes);
+            // Not all of the block at once: there are some 16 places for lines on their way. Code books come from L1.
+            if C == 1 && !K::WIDE_FACTORS {
+                super::prefetch_ahead(s, weights, step / 32 * sub_bytes);
+                if i == 0 {
+                    super::prefetch_ahead(s, block, K::PAIRS * pair_bytes * lanes);
                 }
             }
+            let mut q = unpack32::<S>(s, K::BITS, weights);
+            if let Some(table) = table {
+                // One factor of the pair as a 32-bit number: the products of whole bytes do not fit 16 bits.
+                let factors = load_factors::<S, K>(s, block, i / 2);
+                let factor = s.madd_pairs(s.i_splat(0), factors, s.i_splat(1 << (i % 2 * 16)));
+                for q in &mut q {
+                    *q = s.lookup(table, *q);
+                }
+                unrolled!(c, C, {
+                    let dot = s.dot32(&q, K::MAX, x[c].cast(), s.i_splat(0));
+                    isum[c] = s.i_add(isum[c], s.i_mul(dot, factor));
+                });
+            } else if K::RUN == 256 {
+                unrolled!(c, C, {
+                    // A chain of its own for every 32, so that one column alone does not wait for each product.
+                    isum[c] = s.i_add(isum[c], s.dot32(&q, K::MAX, x[c].cast(), s.i_splat(0)));
+                });
+            } else {
+                let factors = load_factors::<S, K>(s, block, i);
+                let (first, second) = (s.scale_low(factors), s.scale_high(factors));
+                if K::RUN == 32 {
+                    unrolled!(c, C, {
+                        isum[c] = s.dot_scaled::<0, 8>(&q, K::MAX, x[c].cast(), first, isum[c]);
+                    });
+                    let q = unpack32::<S>(s, K::BITS, weights.add(sub_bytes));
+                    unrolled!(c, C, {
+                        isum[c] = s.dot_scaled::<0, 8>(&q, K::MAX, x[c].add(32).cast(), second, isum[c]);
+                    });
+                } else {
+                    unrolled!(c, C, {
+                        isum[c] = s.dot_scaled::<0, 4>(&q, K::MAX, x[c].cast(), first, isum[c]);
+                        isum[c] = s.dot_scaled::<4, 4>(&q, K::MAX, x[c].add(16).cast(), second, isum[c]);
+                    });
+                }
+            }
+            for x in &mut x {
+                *x = x.add(step);
+            }
+        }
+        let mut msum = [s.i_splat(0); C];
+        if S::SIGNED && K::TABLE.is_some() {
+            // Signed weights have no offset to take off.
+            return (isum, msum);
+        }
+        let (pairs, sums) = if K::RUN == 16 { (8, block256::SUMS_16) } else { (4, block256::SUMS_32) };
+        for i in 0..pairs {
+            let factors = match K::RUN {
+                256 => s.i_splat(1 << 16 | 1),
+                _ if K::MIN => load_factors::<S, K>(s, block, pairs + i),
+                _ => load_factors::<S, K>(s, block, i),
+            };
+            unrolled!(c, C, {
+                let sums = four(x[c].sub(256).add(sums + 4 * i).cast());
+                msum[c] = s.madd_pairs(msum[c], factors, s.i_splat(sums));
+            });
         }
         (isum, msum)
     }

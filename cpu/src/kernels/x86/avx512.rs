@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::Vnni256;
 use super::avx2::tree;
-use super::{fits_16_bits, run_of_pairs};
+use super::{dpwssd_512, fits_16_bits, run_of_pairs};
 use crate::kernels::simd::{Simd, four};
 
 /// Proof that the CPU has what [`Vnni256`] asks for and AVX-512 DQ, at full width.
@@ -111,6 +111,14 @@ impl Simd for Avx512 {
         op!(_mm_prefetch::<_MM_HINT_T0>(p.cast()))
     }
     #[inline(always)]
+    fn prefetch_l2(self, p: *const u8) {
+        op!(_mm_prefetch::<_MM_HINT_T1>(p.cast()))
+    }
+    #[inline(always)]
+    fn prefetch_to_write(self, p: *const u8) {
+        super::prefetchw(p);
+    }
+    #[inline(always)]
     fn i_splat(self, x: i32) -> __m512i {
         op!(_mm512_set1_epi32(x))
     }
@@ -175,7 +183,7 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     fn madd_pairs(self, acc: __m512i, w: __m512i, a: __m512i) -> __m512i {
-        op!(_mm512_dpwssd_epi32(acc, w, a))
+        op!(dpwssd_512(acc, w, a))
     }
     // A factor fills its lane, for the 32-bit multiply behind the dot product.
     #[inline(always)]
@@ -217,7 +225,7 @@ impl Simd for Avx512 {
                     sum = _mm512_dpbusd_epi32(sum, q[FIRST + s], _mm512_set1_epi32(four(a.add(4 * s))));
                 }
                 acc = if fits_16_bits(run, max) {
-                    _mm512_dpwssd_epi32(acc, sum, factor)
+                    dpwssd_512(acc, sum, factor)
                 } else {
                     _mm512_add_epi32(acc, _mm512_mullo_epi32(sum, scale))
                 };

@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Avx2, fits_16_bits, run_of_pairs};
+use super::{Avx2, dpwssd_256, dpwssd_avx, fits_16_bits, run_of_pairs};
 use crate::kernels::simd::{Simd, four};
 
 /// Runs intrinsics of the features that the token proves.
@@ -72,6 +72,8 @@ macro_rules! vnni256 {
                 fn f_add_exponent(y: __m256, n: __m256) -> __m256;
                 fn strided_sum(v: &[__m256]) -> f32;
                 fn prefetch(p: *const u8) -> ();
+                fn prefetch_l2(p: *const u8) -> ();
+                fn prefetch_to_write(p: *const u8) -> ();
                 fn i_splat(x: i32) -> __m256i;
                 fn i_and(a: __m256i, b: __m256i) -> __m256i;
                 fn i_or(a: __m256i, b: __m256i) -> __m256i;
@@ -160,9 +162,9 @@ macro_rules! vnni256 {
 
 vnni256! {
     /// Proof that the CPU has AVX-VNNI, and what [`Avx2`] asks for.
-    AvxVnni: ["avxvnni"], 16, _mm256_dpbusd_avx_epi32, _mm256_dpwssd_avx_epi32
+    AvxVnni: ["avxvnni"], 16, _mm256_dpbusd_avx_epi32, dpwssd_avx
 }
 vnni256! {
     /// Proof that the CPU has AVX-512 F, BW, VL and VNNI, and what [`Avx2`] asks for.
-    Vnni256: ["avx512f" "avx512bw" "avx512vl" "avx512vnni"], 32, _mm256_dpbusd_epi32, _mm256_dpwssd_epi32
+    Vnni256: ["avx512f" "avx512bw" "avx512vl" "avx512vnni"], 32, _mm256_dpbusd_epi32, dpwssd_256
 }
