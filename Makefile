@@ -42,7 +42,7 @@ build-gpu: ## (not built yet) CUDA and Vulkan together
 cross: ## Build for Linux, macOS and Windows on x86-64 and AArch64; check what cannot be linked here
 	tools/cross/all.sh desktop
 
-cross-portable: ## Run the suite on s390x, riscv64, ppc64le and AArch64 under emulation, and WebAssembly under node
+cross-portable: ## Run the suite on s390x, riscv64, ppc64le and AArch64 under emulation, and WebAssembly under wasmtime
 	tools/cross/all.sh portable
 
 demo: build ## Fetch a small real model and stream a chat answer from it

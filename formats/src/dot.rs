@@ -28,12 +28,14 @@ pub fn dot_blocks<F: BlockFormat>(row: &[u8], x: &QuantizedRow) -> f32 {
     let n_blocks = row.len() / F::BLOCK_BYTES;
     let span = span_len(n_blocks).max(1);
     let mut spans = [0.0f32; SPANS];
-    for (i, block) in row.chunks_exact(F::BLOCK_BYTES).enumerate() {
-        let acc = &mut spans[i / span];
-        for unit in 0..F::BLOCK_LEN / F::UNIT_LEN {
-            let at = i * F::BLOCK_LEN + unit * F::UNIT_LEN;
-            let t = F::unit_value(block, unit, x.block(at, F::UNIT_LEN));
-            *acc = x.scale_at(at).mul_add(t, *acc);
+    let mut at = 0;
+    for (acc, blocks) in spans.iter_mut().zip(row.chunks(span * F::BLOCK_BYTES)) {
+        for block in blocks.chunks_exact(F::BLOCK_BYTES) {
+            for unit in 0..F::BLOCK_LEN / F::UNIT_LEN {
+                let t = F::unit_value(block, unit, x.block(at, F::UNIT_LEN));
+                *acc = x.scale_at(at).mul_add(t, *acc);
+                at += F::UNIT_LEN;
+            }
         }
     }
     tree8(spans)

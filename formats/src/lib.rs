@@ -114,10 +114,10 @@ pub trait BlockFormat {
 /// and the block's bytes to write.
 pub type BlockEncoder = fn(src: &[f32], importance: Option<&[f32]>, out: &mut [u8]);
 
-/// The half-precision number at byte `at`.
+/// The half-precision number at byte `at`; in integers, since asking the CPU for a conversion of its own is a call a number.
 #[inline(always)]
 fn f16_at(bytes: &[u8], at: usize) -> f32 {
-    half::f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
+    half::f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32_const()
 }
 
 /// The 16-bit word at byte `at`.

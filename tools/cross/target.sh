@@ -2,9 +2,9 @@
 # Build, check, test or run for one target: target.sh build|check|test|run TARGET [cargo arguments]
 #
 # The standard library comes from `rustup target add`; where that cannot be had, from source: Debian's rust-src of
-# this very compiler version and -Zbuild-std. Linkers, node and the emulator come
+# this very compiler version and -Zbuild-std. Linkers and the emulator come
 # from Debian's packages when this runs as root on a Debian; otherwise what is installed is used. macOS and Windows are
-# linked by zig, from PyPI.
+# linked by zig and WebAssembly is run by wasmtime, both from PyPI.
 # Exit 3, with a line that says why, when this machine cannot do it. LLAMAY_STD=source skips rustup.
 set -euo pipefail
 
@@ -88,9 +88,18 @@ emulator() {
     emulator_is_good
 }
 
-node_is_good() {
-    command -v node > /dev/null && [ "$(node -p 'process.versions.node.split(".")[0]')" -ge 18 ]
+# wasmtime, which has the system interface that std is built on; the command that runs a program by it is printed. (node 20
+# has it too, and ends long runs with a segmentation fault behind their last line.)
+wasmtime() {
+    local home=$cache/cross/wasmtime-$WASMTIME
+    if [ ! -x "$home/bin/python" ] || ! "$home/bin/python" -c 'import wasmtime' 2> /dev/null; then
+        echo "bringing wasmtime $WASMTIME into $home" >&2
+        rm -rf "$home" && python3 -m venv "$home" >&2 || return 1
+        "$home/bin/pip" install --quiet "wasmtime==$WASMTIME" >&2 || { rm -rf "$home"; return 1; }
+    fi
+    echo "$home/bin/python $(cd "$(dirname "$0")" && pwd)/wasi.py"
 }
+WASMTIME=50.0.1
 
 # zig, which links for macOS and Windows without their SDKs, and the cargo command that calls it; their folder is printed.
 zig() {
@@ -147,11 +156,9 @@ if [ "$action" != check ] && [ -n "$gcc" ]; then
 fi
 
 if [ -n "$runs" ] && [[ $target == wasm32-wasip1 ]]; then
-    # Since version 18, node brings the system interface that std is built on.
-    node_is_good || apt_get nodejs || true
-    node_is_good || skip "no node (version 18 or later) here"
+    runner=$(wasmtime) || skip "wasmtime cannot be had from PyPI"
     [ ${#std[@]} = 0 ] || skip "rustup cannot add it, and its C library comes from nowhere else"
-    export CARGO_TARGET_WASM32_WASIP1_RUNNER="node --no-warnings $(cd "$(dirname "$0")" && pwd)/wasi.mjs"
+    export CARGO_TARGET_WASM32_WASIP1_RUNNER=$runner
 fi
 
 if [ "$action" = build ] && [[ $target == *-apple-* || $target == *-windows-gnu* ]]; then

@@ -161,8 +161,9 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
             }
             let weights = weights.add(step / 32 * i * sub_bytes);
             // Not all of the block at once: there are some 16 places for lines on their way. Code books come from L1.
-            if C == 1 && !K::WIDE_FACTORS {
-                super::prefetch_ahead(s, weights, step / 32 * sub_bytes);
+            let from_memory = C == 1 && !K::WIDE_FACTORS;
+            if from_memory {
+                super::prefetch_ahead(s, weights, sub_bytes);
                 if i == 0 {
                     super::prefetch_ahead(s, block, K::PAIRS * pair_bytes * lanes);
                 }
@@ -191,6 +192,9 @@ unsafe fn integer_sums<S: Simd, K: SuperKind, const C: usize>(
                     unrolled!(c, C, {
                         isum[c] = s.dot_scaled::<0, 8>(&q, K::MAX, x[c].cast(), first, isum[c]);
                     });
+                    if from_memory {
+                        super::prefetch_ahead(s, weights.add(sub_bytes), sub_bytes);
+                    }
                     let q = unpack32::<S>(s, K::BITS, weights.add(sub_bytes));
                     unrolled!(c, C, {
                         isum[c] = s.dot_scaled::<0, 8>(&q, K::MAX, x[c].add(32).cast(), second, isum[c]);
