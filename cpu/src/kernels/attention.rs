@@ -17,6 +17,7 @@ use llamay_plan::{KV_PAGE, KvType};
 
 use super::simd::Simd;
 use elements::{Bytes, Half, Nibbles, Single};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) use weights::merge;
 
 /// One query row against the page.

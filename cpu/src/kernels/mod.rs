@@ -29,7 +29,9 @@ use std::ops::Range;
 use llamay_formats::Format;
 use simd::Simd;
 
-pub(crate) use crate::acts::{ActLayout, block32, block256};
+pub(crate) use crate::acts::ActLayout;
+#[cfg(any(test, target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) use crate::acts::{block32, block256};
 use crate::isa::Isa;
 use crate::pack::PackedMatrix;
 pub(crate) use attention::{MergeArgs, MergeFn, Query, TileArgs, TileFn, scratch_len};
