@@ -216,6 +216,7 @@ use unrolled;
 /// instruction with an index is two in the CPU's front end, a sixth of a kernel's time.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
+#[allow(clippy::pointers_in_nomem_asm_block)] // nothing follows the pointer
 fn opaque(mut p: *const u8) -> *const u8 {
     // SAFETY: nothing is executed.
     unsafe { std::arch::asm!("/* {0} */", inout(reg) p, options(pure, nomem, nostack, preserves_flags)) };
