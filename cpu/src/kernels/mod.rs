@@ -163,9 +163,6 @@ struct Tile {
     group: usize,
     col: usize,
     n_cols: usize,
-    /// The panel's first column, and how many it has.
-    panel: usize,
-    panel_cols: usize,
 }
 
 /// Runs `$body` for each tile of a product: panels of columns that stay in L2, in each panel the groups (a group's weights
@@ -177,13 +174,12 @@ struct Tile {
 macro_rules! for_each_tile {
     ($args:ident, $cols:ident, |$tile:ident| $body:expr) => {
         for panel in (0..$args.n_cols).step_by($crate::kernels::PANEL) {
-            let panel_cols = ($args.n_cols - panel).min($crate::kernels::PANEL);
-            let end = panel + panel_cols;
+            let end = (panel + $crate::kernels::PANEL).min($args.n_cols);
             for group in $args.groups.clone() {
                 let mut col = panel;
                 while col < end {
                     let n_cols = if end - col >= $cols { $cols } else { 1 };
-                    let $tile = $crate::kernels::Tile { group, col, n_cols, panel, panel_cols };
+                    let $tile = $crate::kernels::Tile { group, col, n_cols };
                     $body;
                     col += n_cols;
                 }
@@ -237,9 +233,6 @@ macro_rules! matmul_by_tiles {
             args: &$crate::kernels::MatArgs<'_>,
         ) {
             $crate::kernels::for_each_tile!(args, COLS, |tile| {
-                if tile.panel_cols > 1 {
-                    args.prefetch(s, tile);
-                }
                 // SAFETY: the tile lies within `args`; the rest is passed on to the caller.
                 unsafe {
                     if tile.n_cols == COLS {
@@ -261,25 +254,6 @@ impl MatArgs<'_> {
     fn record(&self, col: usize) -> *const u8 {
         debug_assert!(col < self.n_cols);
         self.x.as_ptr().wrapping_add(col * self.layout.words).cast()
-    }
-
-    /// Asks for what would be waited for: the lines that the tile's results go to, which lie a page or more apart, and the
-    /// tile's share of the next group's weights.
-    #[inline(always)]
-    fn prefetch<S: Simd>(&self, s: S, tile: Tile) {
-        let row = tile.group * S::LANES - self.first_row;
-        for col in tile.col..tile.col + tile.n_cols {
-            s.prefetch_to_write(self.out.wrapping_add(col * self.out_stride + row).cast());
-        }
-        if tile.group + 1 < self.groups.end {
-            let lines = self.weights.group_bytes / 64;
-            let share = |cols: usize| 64 * (lines * cols / tile.panel_cols);
-            let next = self.weights.group(tile.group + 1);
-            let done = tile.col - tile.panel;
-            for at in (share(done)..share(done + tile.n_cols)).step_by(64) {
-                s.prefetch_l2(next.wrapping_add(at));
-            }
-        }
     }
 
     /// Stores a tile's sums.

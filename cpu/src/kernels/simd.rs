@@ -86,16 +86,6 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
 
     /// Asks for the cache line at `p`, which may be any address.
     fn prefetch(self, p: *const u8);
-    /// As [`Simd::prefetch`], but no nearer than L2.
-    #[inline(always)]
-    fn prefetch_l2(self, p: *const u8) {
-        self.prefetch(p);
-    }
-    /// As [`Simd::prefetch`], for a line that is going to be written.
-    #[inline(always)]
-    fn prefetch_to_write(self, p: *const u8) {
-        self.prefetch(p);
-    }
 
     // Integers.
     fn i_splat(self, x: i32) -> Self::I;

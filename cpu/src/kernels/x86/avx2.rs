@@ -155,14 +155,6 @@ impl Simd for Avx2 {
         op!(_mm_prefetch::<_MM_HINT_T0>(p.cast()))
     }
     #[inline(always)]
-    fn prefetch_l2(self, p: *const u8) {
-        op!(_mm_prefetch::<_MM_HINT_T1>(p.cast()))
-    }
-    #[inline(always)]
-    fn prefetch_to_write(self, p: *const u8) {
-        super::prefetchw(p);
-    }
-    #[inline(always)]
     fn i_splat(self, x: i32) -> __m256i {
         op!(_mm256_set1_epi32(x))
     }

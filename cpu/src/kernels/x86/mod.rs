@@ -47,11 +47,3 @@ macro_rules! dpwssd {
 dpwssd!(dpwssd_512: __m512i, zmm_reg, "avx512f,avx512vnni", "");
 dpwssd!(dpwssd_256: __m256i, ymm_reg, "avx512f,avx512vl,avx512vnni", "");
 dpwssd!(dpwssd_avx: __m256i, ymm_reg, "avx2,avxvnni", "{{vex}} ");
-
-/// Asks for the cache line at `p` to write to it. In assembly, since the intrinsic is a plain prefetch where the feature is not
-/// switched on; a CPU without the instruction does nothing.
-#[inline(always)]
-fn prefetchw(p: *const u8) {
-    // SAFETY: a prefetch has no effect but on the cache, whatever the address.
-    unsafe { std::arch::asm!("prefetchw [{0}]", in(reg) p, options(nostack, preserves_flags, readonly)) };
-}

@@ -72,8 +72,6 @@ macro_rules! vnni256 {
                 fn f_add_exponent(y: __m256, n: __m256) -> __m256;
                 fn strided_sum(v: &[__m256]) -> f32;
                 fn prefetch(p: *const u8) -> ();
-                fn prefetch_l2(p: *const u8) -> ();
-                fn prefetch_to_write(p: *const u8) -> ();
                 fn i_splat(x: i32) -> __m256i;
                 fn i_and(a: __m256i, b: __m256i) -> __m256i;
                 fn i_or(a: __m256i, b: __m256i) -> __m256i;

@@ -38,13 +38,12 @@ macro_rules! matmul_by_pairs {
             const { assert!(COLS == 2 * WIDE) }
             let s = s.into();
             for panel in (0..args.n_cols).step_by(PANEL) {
-                let panel_cols = (args.n_cols - panel).min(PANEL);
-                let end = panel + panel_cols;
+                let end = (panel + PANEL).min(args.n_cols);
                 for group in args.groups.clone() {
                     let mut col = panel;
                     while col < end {
                         let n_cols = [COLS, 2 * NARROW].into_iter().find(|n| end - col >= *n).unwrap_or(1);
-                        let tile = Tile { group, col, n_cols, panel, panel_cols };
+                        let tile = Tile { group, col, n_cols };
                         // SAFETY: the tile lies within `args`; the rest is passed on to the caller.
                         unsafe {
                             if n_cols == COLS {
