@@ -2,6 +2,7 @@
 
 use llamay_cpu::CpuBackend;
 use llamay_cpu::pool::Topology;
+use llamay_engine::quantize::Recipe;
 use llamay_engine::{Isa, Options};
 use llamay_formats::Format;
 use serde_json::{Value, json};
@@ -57,7 +58,7 @@ fn target() -> String {
 fn as_json(cpu: &CpuBackend, tests: &SelfTests, topology: &Topology, threads: usize) -> Value {
     let isa_names = |isas: &[Isa]| isas.iter().map(|i| i.name()).collect::<Vec<_>>();
     let formats = Format::ALL.iter().map(|f| {
-        json!({ "name": f.name(), "decode": true, "encode": f.can_encode(), "kernels": cpu.isa_for(*f).name() })
+        json!({ "name": f.name(), "decode": true, "quantize": Recipe::makes(*f), "kernels": cpu.isa_for(*f).name() })
     });
     let architectures =
         llamay_model::ARCHITECTURES.iter().map(|a| json!({ "name": a.name, "models": a.models }));
@@ -107,8 +108,8 @@ fn as_text(cpu: &CpuBackend, tests: &SelfTests, topology: &Topology, threads: us
 
     let mut formats = vec![["format", "kernels", "quantize"].map(str::to_owned).to_vec()];
     formats.extend(Format::ALL.iter().map(|f| {
-        let encode = if f.can_encode() { "yes" } else { "no" };
-        vec![f.name().to_owned(), cpu.isa_for(*f).name().to_owned(), encode.to_owned()]
+        let quantize = if Recipe::makes(*f) { "yes" } else { "no" };
+        vec![f.name().to_owned(), cpu.isa_for(*f).name().to_owned(), quantize.to_owned()]
     }));
     format!(
         "llamay {}\n{}\n{}",

@@ -304,7 +304,7 @@ fn version_tells_what_this_build_has() {
     assert!(json["cpu"]["self_test"].as_array().unwrap().iter().all(|test| test["passed"] == true), "{json}");
     let formats = json["formats"].as_array().unwrap();
     let q4_k = formats.iter().find(|f| f["name"] == "Q4_K").unwrap();
-    assert!(q4_k["encode"] == true && q4_k["kernels"].is_string());
+    assert!(q4_k["quantize"] == true && q4_k["kernels"].is_string());
     assert!(json["architectures"].as_array().unwrap().iter().any(|a| a["name"] == "gemma3"));
     assert!(json["gpus"].as_array().unwrap().iter().all(|g| g["reason"].is_string()));
     let portable = common::llamay(["version", "--json"]).env("LLAMAY_BACKEND", "portable").output().unwrap();

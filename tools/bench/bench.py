@@ -275,7 +275,7 @@ def run_formats(engines, _models, args):
 
 
 def writable_formats(llamay):
-    return [row["name"] for row in run_json([llamay, "version", "--json"])["formats"] if row["encode"]]
+    return [row["name"] for row in run_json([llamay, "version", "--json"])["formats"] if row["quantize"]]
 
 
 def run_load(engines, models, args):

@@ -1,84 +1,366 @@
-//! The matrix product over rows of F32, F16 or BF16, as the file has them: lanes are elements `i mod 8` of a row.
+//! The matrix product over rows of F32, F16 or BF16: lanes are elements `i mod 8` of a row, as the contract has it.
+//!
+//! One to three columns read the rows as they lie in the file. More read a copy: bands of rows in order of use and widened
+//! to floats, made once a block for all columns, so that the inner loop is fused multiply-adds and loads alone.
+
+use std::cell::Cell;
 
 use llamay_formats::{Format, tree8};
 
-use super::FloatArgs;
 use super::simd::Simd;
+use super::{FloatArgs, opaque};
 
-/// Rows of a tile: with 3 columns 12 accumulators, enough to hide a fused multiply-add's latency of 4 at 2 a cycle.
+/// Rows of a tile of few columns: with 3 of them 12 accumulators, enough to hide a fused multiply-add's latency of 4 at 2 a
+/// cycle.
 const ROWS: usize = 4;
+/// Columns from which a copy of the rows pays.
+const MANY_COLUMNS: usize = 4;
+/// Bytes of a row that decoding asks for ahead.
+const AHEAD: usize = 2048;
 
-/// All columns of `args`, `COLS` at a time.
+/// Vectors of a band: rows that a tile computes at once, one a vector of 8 lanes and two a vector of 16.
+const VECTORS: usize = 4;
+/// Elements of a row at a time: a band of 8 rows (16 KiB) and 6 columns (12 KiB) stay in a first-level cache of 32 KiB.
+const DEPTH: usize = 512;
+/// Rows of a block: its copy is 64 KiB, and columns from a further cache come by once for all of them.
+const BLOCK_ROWS: usize = 32;
+/// Columns of a block, a whole number of tiles: the partial sums of 32 rows are 258 KiB, beside the copy a third of a
+/// second-level cache of 1 MiB.
+const BLOCK_COLS: usize = 258;
+
+/// A cache line of floats.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([f32; 16]);
+
+thread_local! {
+    /// The thread's copy of rows and partial sums, taken out while they are in use.
+    static SCRATCH: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+/// All columns of `args`; tiles of many columns have `COLS`, at most 6. `narrow` has 8 lanes, `s` 8 or 16.
 ///
 /// # Safety
-/// As for [`super::FloatFn`]; `S` has 8 lanes.
+/// As for [`super::FloatFn`].
 #[inline(always)]
-pub(crate) unsafe fn matmul<S: Simd, const COLS: usize>(s: S, args: &FloatArgs<'_>) {
-    const { assert!(S::LANES == 8, "the contract's partial sums are eight") };
-    // SAFETY: rows and columns lie within `args`.
+pub(crate) unsafe fn matmul<N: Simd, S: Simd, const COLS: usize>(narrow: N, s: S, args: &FloatArgs<'_>) {
+    const { assert!(N::LANES == 8 && S::LANES.is_multiple_of(8), "the contract's partial sums are eight") };
+    // SAFETY: passed on to the caller.
     unsafe {
-        let mut row = args.rows.start;
-        while row < args.rows.end {
-            let rows = (args.rows.end - row).min(ROWS);
-            let mut col = 0;
-            while col < args.n_cols {
-                let cols = if args.n_cols - col >= COLS { COLS } else { 1 };
-                match (rows == ROWS, cols == COLS) {
-                    (true, true) => tile::<S, ROWS, COLS>(s, args, row, col),
-                    (true, false) => tile::<S, ROWS, 1>(s, args, row, col),
-                    (false, _) => {
-                        for r in row..row + rows {
-                            for c in col..col + cols {
-                                tile::<S, 1, 1>(s, args, r, c);
-                            }
-                        }
-                    }
-                }
-                col += cols;
-            }
-            row += rows;
+        match args.n_cols {
+            0 => {}
+            1 => few_columns::<N, 1>(narrow, args),
+            2 => few_columns::<N, 2>(narrow, args),
+            3 => few_columns::<N, 3>(narrow, args),
+            MANY_COLUMNS.. => many_columns::<N, S, COLS>(narrow, s, args),
         }
     }
 }
 
-/// `R` rows times `C` columns.
+/// Eight elements of a row in the file as floats.
+///
+/// # Safety
+/// They are readable at `p`; the format is F32, F16 or BF16.
 #[inline(always)]
-unsafe fn tile<S: Simd, const R: usize, const C: usize>(s: S, args: &FloatArgs<'_>, row: usize, col: usize) {
+unsafe fn widened<N: Simd>(s: N, format: Format, p: *const u8) -> N::F {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        match format {
+            Format::F16 => s.f_load_f16(p.cast()),
+            Format::BF16 => s.f_load_bf16(p.cast()),
+            _ => s.f_load(p.cast()),
+        }
+    }
+}
+
+/// Adds the products of the elements behind the last whole eight, from `i`, to a row's partial sums.
+///
+/// # Safety
+/// Row `row` and column `col` lie within `args`.
+#[inline(always)]
+unsafe fn add_tail(args: &FloatArgs<'_>, row: usize, col: usize, partial: &mut [f32; 8]) {
+    let size = args.format.block_bytes();
+    let whole = args.k & !7;
+    for i in whole..args.k {
+        let at = (row * args.k + i) * size;
+        let mut w = [0.0f32];
+        args.format.decode(&args.weights[at..at + size], &mut w);
+        let x = f32::from_bits(args.x[col * args.k + i]);
+        partial[i - whole] = w[0].mul_add(x, partial[i - whole]);
+    }
+}
+
+/// # Safety
+/// As for [`matmul`], with `C` columns.
+#[inline(always)]
+unsafe fn few_columns<N: Simd, const C: usize>(s: N, args: &FloatArgs<'_>) {
+    let mut row = args.rows.start;
+    // SAFETY: rows and columns lie within `args`.
+    unsafe {
+        while row + ROWS <= args.rows.end {
+            tile::<N, ROWS, C>(s, args, row);
+            row += ROWS;
+        }
+        while row < args.rows.end {
+            tile::<N, 1, C>(s, args, row);
+            row += 1;
+        }
+    }
+}
+
+/// `R` rows times `C` columns, from the file's rows.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // an iterator's closure that is not inlined has none of the features
+unsafe fn tile<N: Simd, const R: usize, const C: usize>(s: N, args: &FloatArgs<'_>, row: usize) {
     let size = args.format.block_bytes();
     let row_bytes = args.k * size;
-    let whole = args.k & !7;
     // SAFETY: `weights` holds the rows, `x` the columns, and `out` is writable at them.
     unsafe {
-        let w: [*const u8; R] = std::array::from_fn(|r| args.weights.as_ptr().add((row + r) * row_bytes));
-        let x: [*const f32; C] = std::array::from_fn(|c| args.x.as_ptr().add((col + c) * args.k).cast());
+        let w = args.weights.as_ptr().add(row * row_bytes);
+        let x: *const f32 = args.x.as_ptr().cast();
         let mut acc = [[s.f_splat(0.0); C]; R];
-        let mut i = 0;
-        while i < whole {
-            let xs: [S::F; C] = std::array::from_fn(|c| s.f_load(x[c].add(i)));
+        for i in (0..args.k & !7).step_by(8) {
+            let mut xs = [s.f_splat(0.0); C];
+            for c in 0..C {
+                xs[c] = s.f_load(x.add(c * args.k + i));
+            }
+            // The same rows further on, or, where they end, the start of those that come next.
+            let mut ahead = i * size + AHEAD;
+            if ahead >= row_bytes {
+                ahead += (R - 1) * row_bytes;
+            }
             for r in 0..R {
-                let at = w[r].add(i * size);
-                let w = match args.format {
-                    Format::F16 => s.f_load_f16(at.cast()),
-                    Format::BF16 => s.f_load_bf16(at.cast()),
-                    _ => s.f_load(at.cast()),
-                };
+                let w = w.add(r * row_bytes);
+                s.prefetch(w.wrapping_add(ahead));
+                let w = widened(s, args.format, w.add(i * size));
                 for c in 0..C {
                     acc[r][c] = s.f_fma(w, xs[c], acc[r][c]);
                 }
             }
-            i += 8;
         }
         for r in 0..R {
             for c in 0..C {
                 let mut partial = [0.0f32; 8];
                 s.f_store(partial.as_mut_ptr(), acc[r][c]);
-                for i in whole..args.k {
-                    let mut w1 = [0.0f32];
-                    args.format.decode(std::slice::from_raw_parts(w[r].add(i * size), size), &mut w1);
-                    partial[i - whole] = w1[0].mul_add(*x[c].add(i), partial[i - whole]);
-                }
-                *args.out.add((col + c) * args.out_stride + row + r - args.first_row) = tree8(partial);
+                add_tail(args, row + r, c, &mut partial);
+                *args.out.add(c * args.out_stride + row + r - args.first_row) = tree8(partial);
             }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`matmul`].
+#[inline(always)]
+unsafe fn many_columns<N: Simd, S: Simd, const COLS: usize>(narrow: N, s: S, args: &FloatArgs<'_>) {
+    let band = VECTORS * S::LANES / 8;
+    let mut scratch = SCRATCH.take();
+    let floats = BLOCK_ROWS * (DEPTH + 8 * args.n_cols.min(BLOCK_COLS));
+    scratch.resize(scratch.len().max(floats / 16), Line([0.0; 16]));
+    let copy: *mut f32 = scratch.as_mut_ptr().cast();
+    let whole = args.k & !7;
+    // SAFETY: rows and columns lie within `args`, and the scratch is as large as copy and sums of a block.
+    unsafe {
+        let sums = copy.add(BLOCK_ROWS * DEPTH);
+        for row in args.rows.clone().step_by(BLOCK_ROWS) {
+            let rows = (args.rows.end - row).min(BLOCK_ROWS);
+            for col in (0..args.n_cols).step_by(BLOCK_COLS) {
+                let cols = (args.n_cols - col).min(BLOCK_COLS);
+                // Once even for rows without a whole eight.
+                for from in (0..whole.max(1)).step_by(DEPTH) {
+                    let depth = (whole - from).min(DEPTH);
+                    for (i, first) in (0..rows).step_by(band).enumerate() {
+                        let rows = (rows - first).min(band);
+                        let to = copy.add(i * band * depth);
+                        copy_band::<N, S>(narrow, args, row + first, rows, from, depth, to);
+                    }
+                    let mut at = 0;
+                    while at < cols {
+                        let n = (cols - at).min(COLS);
+                        let x = args.x.as_ptr().cast::<f32>().add((col + at) * args.k + from);
+                        for i in 0..rows.div_ceil(band) {
+                            let w = copy.add(i * band * depth);
+                            let sums = sums.add((i * cols + at) * VECTORS * S::LANES);
+                            let steps = depth / 8;
+                            let first = from == 0;
+                            // Two columns of the next tile a band; one that has them all asks for what is there.
+                            let ask = if 2 * i < COLS { x.wrapping_add((n + 2 * i) * args.k) } else { x };
+                            match n {
+                                6 => multiply::<S, 6>(s, w, x, args.k, steps, sums, first, ask),
+                                5 => multiply::<S, 5>(s, w, x, args.k, steps, sums, first, ask),
+                                4 => multiply::<S, 4>(s, w, x, args.k, steps, sums, first, ask),
+                                3 => multiply::<S, 3>(s, w, x, args.k, steps, sums, first, ask),
+                                2 => multiply::<S, 2>(s, w, x, args.k, steps, sums, first, ask),
+                                _ => multiply::<S, 1>(s, w, x, args.k, steps, sums, first, ask),
+                            }
+                            // At once, so that results go to memory while the next tile is computed.
+                            if from + DEPTH >= whole {
+                                let rows = row + i * band..row + rows.min((i + 1) * band);
+                                for c in 0..n {
+                                    let column = col + at + c;
+                                    finish::<S>(
+                                        s,
+                                        args,
+                                        rows.clone(),
+                                        column,
+                                        sums.add(c * VECTORS * S::LANES),
+                                    );
+                                }
+                            }
+                        }
+                        at += n;
+                    }
+                }
+            }
+        }
+    }
+    SCRATCH.set(scratch);
+}
+
+/// Copies elements `from..from + depth` of some rows, widened, in the order in which [`multiply`] takes them: by eight
+/// elements; of those the vectors of the band; of a vector of 16 lanes row `r`, then row `r + VECTORS`. Rows that the band
+/// lacks are zeros.
+///
+/// # Safety
+/// The rows lie within `args`, and a band of `depth` elements, a multiple of 8, is writable at `to`.
+#[inline(always)]
+unsafe fn copy_band<N: Simd, S: Simd>(
+    s: N,
+    args: &FloatArgs<'_>,
+    row: usize,
+    rows: usize,
+    from: usize,
+    depth: usize,
+    to: *mut f32,
+) {
+    let size = args.format.block_bytes();
+    let band = VECTORS * S::LANES / 8;
+    // SAFETY: the caller vouches for both sides.
+    unsafe {
+        for r in 0..band {
+            let to = to.add((r % VECTORS) * S::LANES + r / VECTORS * 8);
+            let w = args.weights.as_ptr().wrapping_add(((row + r) * args.k + from) * size);
+            for i in 0..depth / 8 {
+                let eight =
+                    if r < rows { widened(s, args.format, w.add(8 * i * size)) } else { s.f_splat(0.0) };
+                s.f_store(to.add(i * 8 * band), eight);
+            }
+        }
+    }
+}
+
+/// A band times `C` columns, which lie `k` floats apart: `8 * steps` elements more of their partial sums, or the `first`.
+/// Asks for as many elements of two columns at `ask`.
+///
+/// # Safety
+/// They are readable at `w` and `x`, and `VECTORS` vectors for each column are writable at `sums`.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // an iterator's closure that is not inlined has none of the features
+unsafe fn multiply<S: Simd, const C: usize>(
+    s: S,
+    mut w: *const f32,
+    x: *const f32,
+    k: usize,
+    steps: usize,
+    sums: *mut f32,
+    first: bool,
+    ask: *const f32,
+) {
+    // SAFETY: the caller vouches for all three; a line that is asked for may be any.
+    unsafe {
+        let mut acc = [[s.f_splat(0.0); VECTORS]; C];
+        if !first {
+            for c in 0..C {
+                for r in 0..VECTORS {
+                    acc[c][r] = s.f_load(sums.add((c * VECTORS + r) * S::LANES));
+                }
+            }
+        }
+        let mut columns = [x; C];
+        for c in 0..C {
+            columns[c] = opaque(x.add(c * k).cast()).cast();
+        }
+        let ask = [opaque(ask.cast()), opaque(ask.wrapping_add(k).cast())];
+        let mut i = 0;
+        while i < steps {
+            // Two steps are a cache line of a column.
+            s.prefetch(ask[0].wrapping_add(32 * i));
+            s.prefetch(ask[1].wrapping_add(32 * i));
+            add_eight(s, w, &columns, i, &mut acc);
+            if i + 1 < steps {
+                add_eight(s, w.add(VECTORS * S::LANES), &columns, i + 1, &mut acc);
+            }
+            w = w.wrapping_add(2 * VECTORS * S::LANES);
+            i += 2;
+        }
+        for c in 0..C {
+            for r in 0..VECTORS {
+                s.f_store(sums.add((c * VECTORS + r) * S::LANES), acc[c][r]);
+            }
+        }
+    }
+}
+
+/// The products of elements `8 * i..8 * i + 8`.
+///
+/// # Safety
+/// They are readable at `columns`, and those of the band at `w`.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // as above
+unsafe fn add_eight<S: Simd, const C: usize>(
+    s: S,
+    w: *const f32,
+    columns: &[*const f32; C],
+    i: usize,
+    acc: &mut [[S::F; VECTORS]; C],
+) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let mut xs = [s.f_splat(0.0); C];
+        for c in 0..C {
+            xs[c] = s.f_load_eight(columns[c].add(8 * i));
+        }
+        for r in 0..VECTORS {
+            let row = s.f_load(w.add(r * S::LANES));
+            for c in 0..C {
+                acc[c][r] = s.f_fma(row, xs[c], acc[c][r]);
+            }
+        }
+    }
+}
+
+/// The results of a band's `rows` for column `col`, from their partial sums.
+///
+/// # Safety
+/// The rows, of which a band has room, and the column lie within `args`; `sums` holds the band's vectors.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // an iterator's closure that is not inlined has none of the features
+unsafe fn finish<S: Simd>(
+    s: S,
+    args: &FloatArgs<'_>,
+    rows: std::ops::Range<usize>,
+    col: usize,
+    sums: *mut f32,
+) {
+    // SAFETY: the caller vouches for the sums, the rows and the column.
+    unsafe {
+        if !args.k.is_multiple_of(8) {
+            for r in 0..rows.len() {
+                let partial = sums.add((r % VECTORS) * S::LANES + r / VECTORS * 8);
+                add_tail(args, rows.start + r, col, &mut *partial.cast());
+            }
+        }
+        let mut v = [s.f_splat(0.0); VECTORS];
+        for r in 0..VECTORS {
+            v[r] = s.f_load(sums.add(r * S::LANES));
+        }
+        let out = args.out.add(col * args.out_stride + rows.start - args.first_row);
+        if rows.len() == VECTORS * S::LANES / 8 {
+            s.store_trees(v, out);
+        } else {
+            let mut results = [0.0f32; 8];
+            s.store_trees(v, results.as_mut_ptr());
+            out.copy_from_nonoverlapping(results.as_ptr(), rows.len());
         }
     }
 }

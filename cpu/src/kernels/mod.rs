@@ -407,7 +407,10 @@ mod sets {
                 #[target_feature(enable = $features)]
                 unsafe fn float(args: &FloatArgs<'_>) {
                     // SAFETY: passed on to the caller, who has the features.
-                    unsafe { float::matmul::<$float_token, $float_cols>(token(<$float_token>::new), args) }
+                    unsafe {
+                        let narrow = token(<$float_token>::new);
+                        float::matmul::<_, _, $float_cols>(narrow, token(<$token>::new), args)
+ }
                 }
 
                 #[target_feature(enable = $features)]

@@ -30,6 +30,16 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// # Safety
     /// `LANES` floats are readable at `p`.
     unsafe fn f_load(self, p: *const f32) -> Self::F;
+    /// Eight floats, in each eight lanes.
+    ///
+    /// # Safety
+    /// They are readable at `p`.
+    #[inline(always)]
+    unsafe fn f_load_eight(self, p: *const f32) -> Self::F {
+        const { assert!(Self::LANES == 8) };
+        // SAFETY: passed on to the caller.
+        unsafe { self.f_load(p) }
+    }
     /// # Safety
     /// `LANES` half-precision numbers are readable at `p`.
     unsafe fn f_load_f16(self, p: *const u16) -> Self::F;
@@ -82,6 +92,19 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
             }
         }
         tree8(partial)
+    }
+    /// Stores the balanced sums of each vector's lanes 0 to 7 and then, if it has them, 8 to 15: four floats or eight.
+    ///
+    /// # Safety
+    /// They are writable at `out`.
+    #[inline(always)]
+    unsafe fn store_trees(self, v: [Self::F; 4], out: *mut f32) {
+        for (i, v) in v.iter().enumerate() {
+            for (half, eight) in lanes(self, *v).as_chunks().0.iter().take(Self::LANES / 8).enumerate() {
+                // SAFETY: the caller vouches for half a vector's floats.
+                unsafe { *out.add(4 * half + i) = tree8(*eight) };
+            }
+        }
     }
 
     /// Asks for the cache line at `p`, which may be any address.

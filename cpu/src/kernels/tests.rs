@@ -239,39 +239,35 @@ fn float_products_equal_the_reference_dot() {
     for kernels in isas() {
         let Some(kernel) = kernels.float else { continue };
         for format in [Format::F32, Format::F16, Format::BF16] {
-            for k in (1..=33).chain([64, 100, 576]) {
-                for (rows, cols) in [(1, 1), (5, 7), (9, 13)] {
-                    let w = weights(&mut random, format, rows, k, Fill::Random);
-                    let x = random.floats(k * cols);
-                    let records: Vec<u32> = x.iter().map(|v| v.to_bits()).collect();
-                    let mut out = vec![f32::NAN; rows * cols];
-                    let args = FloatArgs {
-                        format,
-                        weights: &w,
-                        k,
-                        rows: 0..rows,
-                        x: &records,
-                        n_cols: cols,
-                        out: out.as_mut_ptr(),
-                        first_row: 0,
-                        out_stride: rows,
-                    };
-                    // SAFETY: the instruction set is available, and the buffers have these sizes.
-                    unsafe { kernel(&args) };
-                    let size = format.block_bytes() * k;
-                    let want: Vec<f32> = x
-                        .chunks_exact(k)
-                        .flat_map(|x| {
-                            w.chunks_exact(size).map(move |w| format.dot_f32(w, x)).collect::<Vec<_>>()
-                        })
-                        .collect();
-                    let name = kernels.isa.name();
-                    assert_same_bits(
-                        &out,
-                        &want,
-                        &format!("{format} on {name}: {rows} x {k}, {cols} columns"),
-                    );
-                }
+            let ends_of_vectors = (1..=33).chain([64, 100]).flat_map(|k| [(k, 1, 1), (k, 5, 3), (k, 9, 13)]);
+            let columns = (1..=12).map(|cols| (576, 19, cols));
+            // Past the ends of a kernel's blocks: elements of a row, rows and columns.
+            let blocks = [(512, 5, 4), (520, 70, 5), (1029, 33, 4), (1029, 5, 250)];
+            for (k, rows, cols) in ends_of_vectors.chain(columns).chain(blocks) {
+                let w = weights(&mut random, format, rows, k, Fill::Random);
+                let x = random.floats(k * cols);
+                let records: Vec<u32> = x.iter().map(|v| v.to_bits()).collect();
+                let mut out = vec![f32::NAN; rows * cols];
+                let args = FloatArgs {
+                    format,
+                    weights: &w,
+                    k,
+                    rows: 0..rows,
+                    x: &records,
+                    n_cols: cols,
+                    out: out.as_mut_ptr(),
+                    first_row: 0,
+                    out_stride: rows,
+                };
+                // SAFETY: the instruction set is available, and the buffers have these sizes.
+                unsafe { kernel(&args) };
+                let size = format.block_bytes() * k;
+                let want: Vec<f32> = x
+                    .chunks_exact(k)
+                    .flat_map(|x| w.chunks_exact(size).map(move |w| format.dot_f32(w, x)).collect::<Vec<_>>())
+                    .collect();
+                let name = kernels.isa.name();
+                assert_same_bits(&out, &want, &format!("{format} on {name}: {rows} x {k}, {cols} columns"));
             }
         }
     }

@@ -91,7 +91,7 @@ impl Recipe {
 
     /// Whether a model's matrices can sensibly be of this format: it can be written, and holds real numbers as weights
     /// rather than activations.
-    fn makes(format: Format) -> bool {
+    pub fn makes(format: Format) -> bool {
         let other = matches!(
             format,
             Format::F64 | Format::I8 | Format::I16 | Format::I32 | Format::I64 | Format::Q8_1 | Format::Q8_K

@@ -28,6 +28,7 @@ macro_rules! inherited {
             unsafe fn f_load_f16(p: *const u16) -> Self::F;
             unsafe fn f_load_bf16(p: *const u16) -> Self::F;
             unsafe fn f_store(p: *mut f32, x: Self::F) -> ();
+            unsafe fn store_trees(v: [Self::F; 4], out: *mut f32) -> ();
             fn prefetch(p: *const u8) -> ();
             fn i_splat(x: i32) -> Self::I;
             fn i_and(a: Self::I, b: Self::I) -> Self::I;

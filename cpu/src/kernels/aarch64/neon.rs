@@ -172,6 +172,13 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
+    unsafe fn store_trees(self, v: [float32x4x2_t; 4], out: *mut f32) {
+        op!({
+            let [a, b, c, d] = v.map(|v| vpaddq_f32(v.0, v.1));
+            vst1q_f32(out, vpaddq_f32(vpaddq_f32(a, b), vpaddq_f32(c, d)));
+        })
+    }
+    #[inline(always)]
     fn prefetch(self, p: *const u8) {
         op!(asm::prfm(p))
     }

@@ -43,6 +43,18 @@ pub(super) unsafe fn tree(sum: __m256) -> f32 {
     })
 }
 
+/// The balanced sums of four vectors.
+///
+/// # Safety
+/// The CPU has AVX.
+#[inline(always)]
+pub(super) unsafe fn trees(v: [__m256; 4]) -> __m128 {
+    op!({
+        let fours = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
+        _mm_add_ps(_mm256_castps256_ps128(fours), _mm256_extractf128_ps::<1>(fours))
+    })
+}
+
 impl Avx2 {
     /// Byte products summed in pairs to 16 bits, over `q[first..first + n]`; the sum must fit 16 bits.
     ///
@@ -148,6 +160,10 @@ impl Simd for Avx2 {
             }
             tree(sum)
         })
+    }
+    #[inline(always)]
+    unsafe fn store_trees(self, v: [__m256; 4], out: *mut f32) {
+        op!(_mm_storeu_ps(out, trees(v)))
     }
 
     #[inline(always)]

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Vnni256;
-use super::avx2::tree;
+use super::avx2::{tree, trees};
 use super::{dpwssd_512, fits_16_bits, run_of_pairs};
 use crate::kernels::simd::{Simd, four};
 
@@ -59,6 +59,10 @@ impl Simd for Avx512 {
         op!(_mm512_loadu_ps(p))
     }
     #[inline(always)]
+    unsafe fn f_load_eight(self, p: *const f32) -> __m512 {
+        op!(_mm512_broadcast_f32x8(_mm256_loadu_ps(p)))
+    }
+    #[inline(always)]
     unsafe fn f_load_f16(self, p: *const u16) -> __m512 {
         op!(_mm512_cvtph_ps(_mm256_loadu_si256(p.cast())))
     }
@@ -103,6 +107,15 @@ impl Simd for Avx512 {
                 sum = _mm256_add_ps(sum, _mm512_extractf32x8_ps::<1>(*v));
             }
             tree(sum)
+        })
+    }
+    #[inline(always)]
+    unsafe fn store_trees(self, [a, b, c, d]: [__m512; 4], out: *mut f32) {
+        op!({
+            let low = |v| _mm512_castps512_ps256(v);
+            let high = |v| _mm512_extractf32x8_ps::<1>(v);
+            _mm_storeu_ps(out, trees([low(a), low(b), low(c), low(d)]));
+            _mm_storeu_ps(out.add(4), trees([high(a), high(b), high(c), high(d)]));
         })
     }
 

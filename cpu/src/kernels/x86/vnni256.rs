@@ -85,6 +85,7 @@ macro_rules! vnni256 {
                 fn f_load_f16(p: *const u16) -> __m256;
                 fn f_load_bf16(p: *const u16) -> __m256;
                 fn f_store(p: *mut f32, x: __m256) -> ();
+                fn store_trees(v: [__m256; 4], out: *mut f32) -> ();
                 fn i_load(p: *const u8) -> __m256i;
                 fn i_load_u8(p: *const u8) -> __m256i;
                 fn i_load_i8(p: *const i8) -> __m256i;
