@@ -25,16 +25,18 @@ pub const fn span_len(n_blocks: usize) -> usize {
 /// `acc = fma(activation scale, t, acc)`; the eight spans meet in [`tree8`]. A block of several units takes one such
 /// step a unit, left to right ([`BlockFormat::unit_value`]); spans are cut between blocks all the same.
 pub fn dot_blocks<F: BlockFormat>(row: &[u8], x: &QuantizedRow) -> f32 {
-    let n_blocks = row.len() / F::BLOCK_BYTES;
-    let span = span_len(n_blocks).max(1);
+    let scale_len = const { F::FORMAT.activation().block_len() };
+    let span = span_len(row.len() / F::BLOCK_BYTES);
     let mut spans = [0.0f32; SPANS];
-    let mut at = 0;
-    for (acc, blocks) in spans.iter_mut().zip(row.chunks(span * F::BLOCK_BYTES)) {
-        for block in blocks.chunks_exact(F::BLOCK_BYTES) {
+    // A block of each span in turn, so that no sum waits for the one before it.
+    for i in 0..span {
+        for (s, acc) in spans.iter_mut().enumerate() {
+            let at = s * span + i;
+            let Some(block) = row.get(at * F::BLOCK_BYTES..(at + 1) * F::BLOCK_BYTES) else { break };
             for unit in 0..F::BLOCK_LEN / F::UNIT_LEN {
+                let at = at * F::BLOCK_LEN + unit * F::UNIT_LEN;
                 let t = F::unit_value(block, unit, x.block(at, F::UNIT_LEN));
-                *acc = x.scale_at(at).mul_add(t, *acc);
-                at += F::UNIT_LEN;
+                *acc = x.scales()[at / scale_len].mul_add(t, *acc);
             }
         }
     }

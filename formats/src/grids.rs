@@ -5,6 +5,8 @@
 
 mod packed;
 
+use crate::array;
+
 /// The magnitudes of IQ2_XXS, IQ2_XS and IQ2_S, in eighths of a scale.
 pub const IQ2_MAGNITUDES: [u8; 3] = [8, 25, 43];
 /// The magnitudes of IQ3_XXS, in quarters of a scale.
@@ -32,13 +34,13 @@ pub static EVEN_SIGNS: [u8; 128] = even_signs();
 /// One group of eight magnitudes with the signs that `signs` gives, lowest bit first.
 #[inline(always)]
 pub fn signed(grid: [u8; 8], signs: u8) -> [i8; 8] {
-    std::array::from_fn(|i| if signs >> i & 1 == 0 { grid[i] as i8 } else { -(grid[i] as i8) })
+    array(|i| if signs >> i & 1 == 0 { grid[i] as i8 } else { -(grid[i] as i8) })
 }
 
 /// Two groups of four as one of eight.
 #[inline(always)]
 pub fn pair(first: [u8; 4], second: [u8; 4]) -> [u8; 8] {
-    std::array::from_fn(|i| if i < 4 { first[i] } else { second[i - 4] })
+    array(|i| if i < 4 { first[i] } else { second[i - 4] })
 }
 
 const fn magnitudes<const LEN: usize, const N: usize, const BITS: usize>(

@@ -5,7 +5,7 @@
 //! these numbers, low nibble first: its upper three bits, then a bit that makes the shift negative; four times `u16`:
 //! four 3-bit scales, lowest first, and on top four bits of `d`, an `f16` whose lowest bits come first.
 
-use crate::{BlockFormat, Codes, Format, QuantizedBlock, iq1_s::shifted, u16_at};
+use crate::{BlockFormat, Codes, Format, QuantizedBlock, array, iq1_s::shifted, u16_at};
 
 /// The IQ1_M block format.
 #[derive(Debug)]
@@ -14,10 +14,10 @@ pub struct IQ1_M;
 /// The integers of a block.
 #[inline(always)]
 pub fn unpack(block: &[u8]) -> Codes {
-    let words: [u16; 4] = std::array::from_fn(|i| u16_at(block, 48 + 2 * i));
+    let words: [u16; 4] = array(|i| u16_at(block, 48 + 2 * i));
     let bits = words.iter().rev().fold(0, |bits, word| bits << 4 | word >> 12);
     let mut codes = Codes::new(half::f16::from_bits(bits).to_f32() * 0.125);
-    codes.scales = std::array::from_fn(|i| 2 * (words[i / 4] >> (3 * (i % 4)) & 7) as i8 + 1);
+    codes.scales = array(|i| 2 * (words[i / 4] >> (3 * (i % 4)) & 7) as i8 + 1);
     for group in 0..32 {
         let high = block[32 + group / 2] >> (4 * (group % 2));
         let entry = usize::from(block[group]) | usize::from(high & 7) << 8;
@@ -33,6 +33,7 @@ impl BlockFormat for IQ1_M {
         unpack(block).decode(out);
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         unpack(block).value(x)
     }

@@ -6,7 +6,7 @@
 //! shift negative.
 
 use crate::grids::IQ1_GRID;
-use crate::{BlockFormat, Codes, Format, QuantizedBlock, f16_at, u16_at};
+use crate::{BlockFormat, Codes, Format, QuantizedBlock, array, f16_at, u16_at};
 
 /// The IQ1_S block format.
 #[derive(Debug)]
@@ -34,6 +34,7 @@ impl BlockFormat for IQ1_S {
         unpack(block).decode(out);
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         unpack(block).value(x)
     }
@@ -43,5 +44,5 @@ impl BlockFormat for IQ1_S {
 #[inline(always)]
 pub(crate) fn shifted(entry: usize, down: bool) -> [i8; 8] {
     let shift = if down { -1 } else { 1 };
-    IQ1_GRID[entry].map(|w| 8 * w + shift)
+    array(|i| 8 * IQ1_GRID[entry][i] + shift)
 }

@@ -32,6 +32,7 @@ impl BlockFormat for IQ2_S {
         unpack(block).decode(out);
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         unpack(block).value(x)
     }

@@ -5,7 +5,7 @@
 //! the upper seven index [`EVEN_SIGNS`]; 8 bytes with sixteen 4-bit scales, low nibble first.
 
 use crate::grids::{EVEN_SIGNS, IQ2_XS_GRID, signed};
-use crate::{BlockFormat, Codes, Format, QuantizedBlock, f16_at, u16_at};
+use crate::{BlockFormat, Codes, Format, QuantizedBlock, array, f16_at, u16_at};
 
 /// The IQ2_XS block format.
 #[derive(Debug)]
@@ -30,6 +30,7 @@ impl BlockFormat for IQ2_XS {
         unpack(block).decode(out);
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         unpack(block).value(x)
     }
@@ -38,5 +39,5 @@ impl BlockFormat for IQ2_XS {
 /// Sixteen scales `2 * s + 1` from nibbles `s`, low nibble first. IQ2_S shares them.
 #[inline(always)]
 pub(crate) fn odd_scales(bytes: &[u8]) -> [i8; 16] {
-    std::array::from_fn(|i| 2 * (bytes[i / 2] >> (4 * (i % 2)) & 15) as i8 + 1)
+    array(|i| 2 * (bytes[i / 2] >> (4 * (i % 2)) & 15) as i8 + 1)
 }

@@ -33,6 +33,7 @@ impl BlockFormat for IQ2_XXS {
         unpack(block).decode(out);
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         unpack(block).value(x)
     }

@@ -3,8 +3,8 @@
 //! Layout (18 bytes): `d: f16`, then 16 bytes; byte `i` holds weight `i` in its low and `i + 16` in its high nibble.
 
 use crate::{
-    BlockEncoder, BlockFormat, Format, QuantizedBlock, dot_i8, encode::signed_max, f16_at, planes, put_f16,
-    tree8,
+    BlockEncoder, BlockFormat, Format, QuantizedBlock, array, dot_i8, encode::signed_max, f16_at, planes,
+    put_f16, tree8,
 };
 
 /// The IQ4_NL block format.
@@ -19,7 +19,7 @@ pub static IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 
 pub fn quants<const N: usize>(bytes: &[u8]) -> [i8; N] {
     let mut q = [0; N];
     planes::unpack::<4>(bytes, 16, &mut q);
-    q.map(|q| IQ4_VALUES[usize::from(q as u8 & 15)])
+    array(|i| IQ4_VALUES[usize::from(q[i] as u8 & 15)])
 }
 
 impl BlockFormat for IQ4_NL {
@@ -33,6 +33,7 @@ impl BlockFormat for IQ4_NL {
         }
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         f16_at(block, 0) * dot_i8(&quants::<32>(&block[2..18]), x.quants) as f32
     }

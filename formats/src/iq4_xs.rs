@@ -4,7 +4,9 @@
 //! lower four bits, low nibble first; 128 bytes of codes, in planes of 16.
 
 use crate::iq4_nl::{best_scale, error_weights, nearest_codes, quants};
-use crate::{BlockEncoder, BlockFormat, Codes, Format, QuantizedBlock, f16_at, planes, put_f16, u16_at};
+use crate::{
+    BlockEncoder, BlockFormat, Codes, Format, QuantizedBlock, array, f16_at, planes, put_f16, u16_at,
+};
 
 /// The IQ4_XS block format.
 #[derive(Debug)]
@@ -14,7 +16,7 @@ pub struct IQ4_XS;
 #[inline(always)]
 pub fn unpack_scales(block: &[u8]) -> [i8; 8] {
     let high = u16_at(block, 2);
-    std::array::from_fn(|sub| {
+    array(|sub| {
         let low = block[4 + sub / 2] >> (4 * (sub % 2)) & 15;
         let high = (high >> (2 * sub) & 3) as u8;
         (low | high << 4) as i8 - 32
@@ -40,6 +42,7 @@ impl BlockFormat for IQ4_XS {
         unpack(block).decode(out);
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         unpack(block).value(x)
     }

@@ -4,7 +4,7 @@
 //! Layout (17 bytes): `e: u8`, then 16 bytes; byte `i` holds weight `i` in its low and `i + 16` in its high nibble.
 //! Source: OCP Microscaling Formats (MX) Specification 1.0. Its NaN, `e = 255`, decodes as 2^128 would.
 
-use crate::{BlockEncoder, BlockFormat, Format, QuantizedBlock, dot_i8, planes};
+use crate::{BlockEncoder, BlockFormat, Format, QuantizedBlock, array, dot_i8, planes};
 
 /// The MXFP4 block format.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub const MIN_DOT_EXPONENT: u8 = 99;
 pub fn quants(block: &[u8]) -> [i8; 32] {
     let mut q = [0; 32];
     planes::unpack::<4>(&block[1..17], 16, &mut q);
-    q.map(|q| E2M1_DOUBLED[usize::from(q as u8 & 15)])
+    array(|i| E2M1_DOUBLED[usize::from(q[i] as u8 & 15)])
 }
 
 /// Half of the block's scale, 2^(e - 128), which goes with the doubled quants; subnormal for `e < 2`.
@@ -42,6 +42,7 @@ impl BlockFormat for MXFP4 {
         }
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         dot_scale(block[0]) * dot_i8(&quants(block), x.quants) as f32
     }

@@ -6,7 +6,7 @@
 //! without it the least scale, 2^-9, is too coarse for usual weights; hence no encoder here.
 
 use crate::mxfp4::E2M1_DOUBLED;
-use crate::{BlockFormat, Format, QuantizedBlock, dot_i8, planes};
+use crate::{BlockFormat, Format, QuantizedBlock, array, dot_i8, planes};
 
 /// The NVFP4 block format.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct NVFP4;
 pub fn quants(block: &[u8], unit: usize) -> [i8; 16] {
     let mut q = [0; 16];
     planes::unpack::<4>(&block[4 + 8 * unit..12 + 8 * unit], 8, &mut q);
-    q.map(|q| E2M1_DOUBLED[usize::from(q as u8 & 15)])
+    array(|i| E2M1_DOUBLED[usize::from(q[i] as u8 & 15)])
 }
 
 /// Half of a unit's scale, which goes with the doubled quants. Four bits of exponent with bias 7, three of mantissa; the
@@ -47,10 +47,12 @@ impl BlockFormat for NVFP4 {
         }
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         x.parts(Self::UNIT_LEN).enumerate().map(|(unit, x)| Self::unit_value(block, unit, x)).sum()
     }
 
+    #[inline(always)]
     fn unit_value(block: &[u8], unit: usize, x: QuantizedBlock<'_>) -> f32 {
         half_scale(block[unit]) * dot_i8(&quants(block, unit), x.quants) as f32
     }

@@ -3,7 +3,7 @@
 //! Layout (18 bytes): `d: f16`, then 16 bytes of bits, lowest first. An activation's scale covers 32 elements, so a
 //! block is four units.
 
-use crate::{BlockEncoder, BlockFormat, Format, QuantizedBlock, dot_i8, f16_at, planes, put_f16};
+use crate::{BlockEncoder, BlockFormat, Format, QuantizedBlock, array, dot_i8, f16_at, planes, put_f16};
 
 /// The Q1_0 block format.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub struct Q1_0;
 pub fn quants<const N: usize>(bytes: &[u8]) -> [i8; N] {
     let mut q = [0; N];
     planes::unpack::<1>(bytes, 1, &mut q);
-    q.map(|q| 2 * q - 1)
+    array(|i| 2 * q[i] - 1)
 }
 
 impl BlockFormat for Q1_0 {
@@ -29,10 +29,12 @@ impl BlockFormat for Q1_0 {
         }
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         x.parts(Self::UNIT_LEN).enumerate().map(|(unit, x)| Self::unit_value(block, unit, x)).sum()
     }
 
+    #[inline(always)]
     fn unit_value(block: &[u8], unit: usize, x: QuantizedBlock<'_>) -> f32 {
         let bytes = &block[2 + 4 * unit..6 + 4 * unit];
         f16_at(block, 0) * dot_i8(&quants::<32>(bytes), x.quants) as f32

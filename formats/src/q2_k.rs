@@ -3,7 +3,9 @@
 //! Layout (84 bytes): 16 bytes with a scale in the low and a minimum in the high nibble, 64 bytes of quants, `d: f16`,
 //! `dmin: f16`. The quants lie in planes of 32: bytes `0..32` hold weights `0..128`, two bits each, lowest first.
 
-use crate::{BlockEncoder, BlockFormat, Format, QuantizedBlock, dot_i8, f16_at, fit::fit_affine, planes};
+use crate::{
+    BlockEncoder, BlockFormat, Format, QuantizedBlock, array, dot_i8, f16_at, fit::fit_affine, planes,
+};
 
 /// The Q2_K block format.
 #[derive(Debug)]
@@ -20,7 +22,8 @@ pub fn quants(block: &[u8]) -> [i8; 256] {
 /// The scales and minima, 0..=15, one each for 16 weights, from the 16 bytes at the start of a block.
 #[inline(always)]
 pub fn unpack_scales(bytes: &[u8]) -> ([u8; 16], [u8; 16]) {
-    (std::array::from_fn(|i| bytes[i] & 15), std::array::from_fn(|i| bytes[i] >> 4))
+    let bytes = &bytes[..16];
+    (array(|i| bytes[i] & 15), array(|i| bytes[i] >> 4))
 }
 
 /// The super-block's `d` and `dmin`.
@@ -45,6 +48,7 @@ impl BlockFormat for Q2_K {
         }
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         let (d, dmin) = super_scales(block);
         let (scales, mins) = unpack_scales(&block[..16]);

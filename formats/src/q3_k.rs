@@ -57,6 +57,7 @@ impl BlockFormat for Q3_K {
         }
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         let scales = unpack_scales(&block[96..108]);
         let q = quants(block);

@@ -3,7 +3,8 @@
 //! Layout (18 bytes): `d: f16`, then 16 bytes; byte `i` holds weight `i` in its low and `i + 16` in its high nibble.
 
 use crate::{
-    BlockEncoder, BlockFormat, Format, QuantizedBlock, dot_i8, encode::signed_max, f16_at, planes, put_f16,
+    BlockEncoder, BlockFormat, Format, QuantizedBlock, array, dot_i8, encode::signed_max, f16_at, planes,
+    put_f16,
 };
 
 /// The Q4_0 block format.
@@ -15,7 +16,7 @@ pub struct Q4_0;
 pub fn quants(block: &[u8]) -> [i8; 32] {
     let mut q = [0; 32];
     planes::unpack::<4>(&block[2..18], 16, &mut q);
-    q.map(|q| q - 8)
+    array(|i| q[i] - 8)
 }
 
 impl BlockFormat for Q4_0 {
@@ -29,6 +30,7 @@ impl BlockFormat for Q4_0 {
         }
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         f16_at(block, 0) * dot_i8(&quants(block), x.quants) as f32
     }

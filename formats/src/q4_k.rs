@@ -83,6 +83,7 @@ impl BlockFormat for Q4_K {
         decode_with(block, &quants(block), out);
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         value_with(block, &quants(block), x)
     }

@@ -4,7 +4,8 @@
 //! four bits of weight `i` in its low and of `i + 16` in its high nibble.
 
 use crate::{
-    BlockEncoder, BlockFormat, Format, QuantizedBlock, dot_i8, encode::signed_max, f16_at, planes, put_f16,
+    BlockEncoder, BlockFormat, Format, QuantizedBlock, array, dot_i8, encode::signed_max, f16_at, planes,
+    put_f16,
 };
 
 /// The Q5_0 block format.
@@ -32,7 +33,8 @@ pub(crate) fn split(q: &[u8; 32], high: &mut [u8], low: &mut [u8]) {
 /// The quants of a block, offset removed: -16..=15.
 #[inline(always)]
 pub fn quants(block: &[u8]) -> [i8; 32] {
-    join(&block[2..6], &block[6..22]).map(|q| q - 16)
+    let q = join(&block[2..6], &block[6..22]);
+    array(|i| q[i] - 16)
 }
 
 impl BlockFormat for Q5_0 {
@@ -46,6 +48,7 @@ impl BlockFormat for Q5_0 {
         }
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         f16_at(block, 0) * dot_i8(&quants(block), x.quants) as f32
     }

@@ -27,6 +27,7 @@ impl BlockFormat for Q5_1 {
         }
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         let (d, m) = (f16_at(block, 0), f16_at(block, 2));
         d.mul_add(dot_i8(&quants(block), x.quants) as f32, m * x.sum() as f32)

@@ -31,6 +31,7 @@ impl BlockFormat for Q5_K {
         q4_k::decode_with(block, &quants(block), out);
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         q4_k::value_with(block, &quants(block), x)
     }

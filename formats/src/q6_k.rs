@@ -3,7 +3,9 @@
 //! Layout (210 bytes): 128 bytes with the low four bits, 64 bytes with the upper two, 16 `i8` scales, `d: f16`.
 //! Low bits: planes of 64, two fields a byte. Upper bits: planes of 32, four fields a byte.
 
-use crate::{BlockEncoder, BlockFormat, Format, QuantizedBlock, dot_i8, f16_at, fit::fit_symmetric, planes};
+use crate::{
+    BlockEncoder, BlockFormat, Format, QuantizedBlock, array, dot_i8, f16_at, fit::fit_symmetric, planes,
+};
 
 /// The Q6_K block format.
 #[derive(Debug)]
@@ -24,7 +26,8 @@ pub fn quants(block: &[u8]) -> [i8; 256] {
 /// The scales, one for 16 weights, from the 16 bytes at `block[192..208]`.
 #[inline(always)]
 pub fn unpack_scales(bytes: &[u8]) -> [i8; 16] {
-    std::array::from_fn(|i| bytes[i] as i8)
+    let bytes = &bytes[..16];
+    array(|i| bytes[i] as i8)
 }
 
 /// The super-block's `d`.
@@ -49,6 +52,7 @@ impl BlockFormat for Q6_K {
         }
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         let scales = unpack_scales(&block[192..208]);
         let q = quants(block);

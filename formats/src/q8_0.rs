@@ -2,7 +2,9 @@
 //!
 //! Layout (34 bytes): `d: f16`, then 32 `i8`.
 
-use crate::{BlockEncoder, BlockFormat, Format, QuantizedBlock, dot_i8, encode::signed_max, f16_at, put_f16};
+use crate::{
+    BlockEncoder, BlockFormat, Format, QuantizedBlock, array, dot_i8, encode::signed_max, f16_at, put_f16,
+};
 
 /// The Q8_0 block format.
 #[derive(Debug)]
@@ -11,7 +13,8 @@ pub struct Q8_0;
 /// The quants of a block: -128..=127.
 #[inline(always)]
 pub fn quants(block: &[u8]) -> [i8; 32] {
-    std::array::from_fn(|i| block[2 + i] as i8)
+    let bytes = &block[2..34];
+    array(|i| bytes[i] as i8)
 }
 
 impl BlockFormat for Q8_0 {
@@ -25,6 +28,7 @@ impl BlockFormat for Q8_0 {
         }
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         f16_at(block, 0) * dot_i8(&quants(block), x.quants) as f32
     }

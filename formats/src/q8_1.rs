@@ -3,7 +3,9 @@
 //! Layout (36 bytes): `d: f16`, `s: f16 = d * Σq`, then 32 `i8`. The sum serves dot products in which this block is the
 //! activation; here it is written and never read. (Older descriptions give `d` and `s` as `f32` and 40 bytes.)
 
-use crate::{BlockEncoder, BlockFormat, Format, QuantizedBlock, dot_i8, encode::signed_max, f16_at, put_f16};
+use crate::{
+    BlockEncoder, BlockFormat, Format, QuantizedBlock, array, dot_i8, encode::signed_max, f16_at, put_f16,
+};
 
 /// The Q8_1 block format.
 #[derive(Debug)]
@@ -12,7 +14,8 @@ pub struct Q8_1;
 /// The quants of a block: -128..=127.
 #[inline(always)]
 pub fn quants(block: &[u8]) -> [i8; 32] {
-    std::array::from_fn(|i| block[4 + i] as i8)
+    let bytes = &block[4..36];
+    array(|i| bytes[i] as i8)
 }
 
 impl BlockFormat for Q8_1 {
@@ -26,6 +29,7 @@ impl BlockFormat for Q8_1 {
         }
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         f16_at(block, 0) * dot_i8(&quants(block), x.quants) as f32
     }

@@ -3,7 +3,9 @@
 //! Layout (292 bytes): `d: f32`, 256 `i8`, then 16 `i16`, each the sum of 16 quants. The sums serve dot products in
 //! which this block is the activation; here they are written and never read.
 
-use crate::{BlockEncoder, BlockFormat, Format, QuantizedBlock, dot_i8, encode::signed_max, round_even};
+use crate::{
+    BlockEncoder, BlockFormat, Format, QuantizedBlock, array, dot_i8, encode::signed_max, round_even,
+};
 
 /// The Q8_K block format.
 #[derive(Debug)]
@@ -28,7 +30,8 @@ pub fn dot_scale(block: &[u8]) -> f32 {
 /// The quants of a block: -128..=127.
 #[inline(always)]
 pub fn quants(block: &[u8]) -> [i8; 256] {
-    std::array::from_fn(|i| block[4 + i] as i8)
+    let bytes = &block[4..260];
+    array(|i| bytes[i] as i8)
 }
 
 impl BlockFormat for Q8_K {
@@ -42,6 +45,7 @@ impl BlockFormat for Q8_K {
         }
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         dot_scale(block) * dot_i8(&quants(block), x.quants) as f32
     }

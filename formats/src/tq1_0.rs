@@ -39,6 +39,7 @@ impl BlockFormat for TQ1_0 {
         unpack(block).decode(out);
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         unpack(block).value(x)
     }

@@ -3,7 +3,7 @@
 //! Layout (66 bytes): 64 bytes in planes of 32, four fields a byte; `d: f16`. A field of 3 decodes to 2.
 
 use crate::tq1_0::ternary_quants;
-use crate::{BlockEncoder, BlockFormat, Codes, Format, QuantizedBlock, f16_at, planes, put_f16};
+use crate::{BlockEncoder, BlockFormat, Codes, Format, QuantizedBlock, array, f16_at, planes, put_f16};
 
 /// The TQ2_0 block format.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub struct TQ2_0;
 pub fn unpack(block: &[u8]) -> Codes {
     let mut codes = Codes::new(f16_at(block, 64));
     planes::unpack::<2>(&block[..64], 32, &mut codes.quants);
-    codes.quants = codes.quants.map(|q| q - 1);
+    codes.quants = array(|i| codes.quants[i] - 1);
     codes
 }
 
@@ -26,6 +26,7 @@ impl BlockFormat for TQ2_0 {
         unpack(block).decode(out);
     }
 
+    #[inline(always)]
     fn block_value(block: &[u8], x: QuantizedBlock<'_>) -> f32 {
         unpack(block).value(x)
     }

@@ -55,11 +55,15 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
+class Failed(Exception):
+    """An engine that ended with an error: its last words."""
+
+
 def run_json(command):
     """Run a process and parse the JSON object, or array of one, that it prints."""
     done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
-        sys.exit(f"bench.py: {' '.join(map(str, command))} exited {done.returncode}:\n{done.stderr[-2000:]}")
+        raise Failed(f"{' '.join(map(str, command))} exited {done.returncode}:\n{done.stderr[-2000:]}")
     found = json.loads(done.stdout)
     return found[0] if isinstance(found, list) else found
 
@@ -204,20 +208,30 @@ def summary(values):
 
 
 def alternate(engines, reps, sample):
-    """`sample(engine)` for each engine, `reps` times, the order swapped each time; a list of samples per engine."""
+    """`sample(engine)` for each engine, `reps` times, the order swapped each time; a list of samples per engine, or, for a
+    peer that cannot do it, its failure."""
     found = [[] for _ in engines]
     for rep in range(reps):
         order = range(len(engines)) if rep % 2 == 0 else reversed(range(len(engines)))
         for index in order:
-            found[index].append(sample(engines[index]))
+            if isinstance(found[index], Failed):
+                continue
+            try:
+                found[index].append(sample(engines[index]))
+            except Failed as error:
+                if isinstance(engines[index], Llamay):
+                    raise
+                say(f"{engines[index].name}: {error}")
+                found[index] = error
     return found
 
 
 def compared(engines, found, better=max):
     """Medians per engine and, where peers ran, llamay's ratio to the better of them in each round."""
-    row = {engine.name: summary(values) for engine, values in zip(engines, found)}
-    if len(engines) > 1 and isinstance(engines[0], Llamay):
-        row["ratio"] = summary([ours / better(peers) for ours, *peers in zip(*found)])
+    row = {e.name: {"failed": str(v)} if isinstance(v, Failed) else summary(v) for e, v in zip(engines, found)}
+    answers = [values for values in found if not isinstance(values, Failed)]
+    if len(answers) > 1 and isinstance(engines[0], Llamay):
+        row["ratio"] = summary([ours / better(peers) for ours, *peers in zip(*answers)])
     return row
 
 
@@ -238,7 +252,8 @@ def burning_core():
 
 def show(title, row, unit):
     """One line of the table: each engine's median, then the ratio with its spread."""
-    cells = [f"{name} {entry['median']:8.2f} {unit}" for name, entry in row.items() if name != "ratio"]
+    values = {name: "  failed" if "failed" in entry else f"{entry['median']:8.2f} {unit}" for name, entry in row.items()}
+    cells = [f"{name} {value}" for name, value in values.items() if name != "ratio"]
     if ratio := row.get("ratio"):
         cells.append(f"ratio {ratio['median']:.2f} ({ratio['min']:.2f}–{ratio['max']:.2f})")
     print(f"{title:<38} {'  '.join(cells)}", flush=True)
@@ -285,7 +300,7 @@ def run_load(engines, models, args):
         found = alternate(engines, args.reps, lambda engine: engine.first_token(model, threads))
         file_mib = model.stat().st_size / 2**20
         for key, unit in (("first_token_s", "s"), ("peak_mib", "MiB")):
-            values = [[sample[key] for sample in samples] for samples in found]
+            values = [s if isinstance(s, Failed) else [sample[key] for sample in s] for s in found]
             row = compared(engines, values, better=min)
             show(f"{name} {key} (file {file_mib:.0f} MiB)", row, unit)
             rows.append({"model": name, "test": key, "threads": threads, "unit": unit, "file_mib": file_mib, **row})
@@ -401,13 +416,14 @@ def main():
     print(f"{report['cpu']}, {report['cores']} cores; medians of {args.reps}, ratio llamay ÷ the better peer with min–max of the rounds")
     for mode in modes:
         report[mode] = MODES[mode](engines, models, args)
-    write_results(report, args.out)
+        # After each part: what has been measured is kept, whatever happens to the next.
+        write_results(report, args.out)
 
 
 if __name__ == "__main__":
     try:
         main()
-    except fetch.FetchError as error:
+    except (fetch.FetchError, Failed) as error:
         sys.exit(f"bench.py: {error}")
     except KeyboardInterrupt:
         sys.exit(130)

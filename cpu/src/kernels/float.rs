@@ -4,6 +4,7 @@
 //! to floats, made once a block for all columns, so that the inner loop is fused multiply-adds and loads alone.
 
 use std::cell::Cell;
+use std::ops::Range;
 
 use llamay_formats::{Format, tree8};
 
@@ -153,68 +154,90 @@ unsafe fn tile<N: Simd, const R: usize, const C: usize>(s: N, args: &FloatArgs<'
 /// As for [`matmul`].
 #[inline(always)]
 unsafe fn many_columns<N: Simd, S: Simd, const COLS: usize>(narrow: N, s: S, args: &FloatArgs<'_>) {
-    let band = VECTORS * S::LANES / 8;
     let mut scratch = SCRATCH.take();
     let floats = BLOCK_ROWS * (DEPTH + 8 * args.n_cols.min(BLOCK_COLS));
     scratch.resize(scratch.len().max(floats / 16), Line([0.0; 16]));
     let copy: *mut f32 = scratch.as_mut_ptr().cast();
+    for row in args.rows.clone().step_by(BLOCK_ROWS) {
+        for col in (0..args.n_cols).step_by(BLOCK_COLS) {
+            let rows = row..args.rows.end.min(row + BLOCK_ROWS);
+            let cols = col..args.n_cols.min(col + BLOCK_COLS);
+            // SAFETY: rows and columns lie within `args`, and the scratch is as large as copy and sums of a block.
+            unsafe {
+                let sums = copy.add(BLOCK_ROWS * DEPTH);
+                block::<N, S, COLS>(narrow, s, args, rows, cols, copy, sums);
+            }
+        }
+    }
+    SCRATCH.set(scratch);
+}
+
+/// A block of rows times a block of columns.
+///
+/// # Safety
+/// They lie within `args`; [`DEPTH`] floats of each row, in whole bands, are writable at `copy`, and 8 of each row for each
+/// column at `sums`.
+#[inline(always)]
+unsafe fn block<N: Simd, S: Simd, const COLS: usize>(
+    narrow: N,
+    s: S,
+    args: &FloatArgs<'_>,
+    rows: Range<usize>,
+    cols: Range<usize>,
+    copy: *mut f32,
+    sums: *mut f32,
+) {
+    let n_band = VECTORS * S::LANES / 8;
+    let bands = || rows.clone().step_by(n_band).map(|first| first..rows.end.min(first + n_band)).enumerate();
     let whole = args.k & !7;
-    // SAFETY: rows and columns lie within `args`, and the scratch is as large as copy and sums of a block.
-    unsafe {
-        let sums = copy.add(BLOCK_ROWS * DEPTH);
-        for row in args.rows.clone().step_by(BLOCK_ROWS) {
-            let rows = (args.rows.end - row).min(BLOCK_ROWS);
-            for col in (0..args.n_cols).step_by(BLOCK_COLS) {
-                let cols = (args.n_cols - col).min(BLOCK_COLS);
-                // Once even for rows without a whole eight.
-                for from in (0..whole.max(1)).step_by(DEPTH) {
-                    let depth = (whole - from).min(DEPTH);
-                    for (i, first) in (0..rows).step_by(band).enumerate() {
-                        let rows = (rows - first).min(band);
-                        let to = copy.add(i * band * depth);
-                        copy_band::<N, S>(narrow, args, row + first, rows, from, depth, to);
+    // Once even for rows without a whole eight.
+    for from in (0..whole.max(1)).step_by(DEPTH) {
+        let depth = from..whole.min(from + DEPTH);
+        let band_floats = n_band * depth.len();
+        for (i, band) in bands() {
+            // SAFETY: the caller vouches for the rows and for room for whole bands.
+            unsafe { copy_band::<N, S>(narrow, args, band, depth.clone(), copy.add(i * band_floats)) };
+        }
+        for col in cols.clone().step_by(COLS) {
+            let n = (cols.end - col).min(COLS);
+            for (i, band) in bands() {
+                // SAFETY: the copy holds the band, `args` the columns, and the sums have room for both.
+                unsafe {
+                    let x = args.x.as_ptr().cast::<f32>().add(col * args.k + from);
+                    let tile = Tile {
+                        w: copy.add(i * band_floats),
+                        x,
+                        k: args.k,
+                        steps: depth.len() / 8,
+                        sums: sums.add((i * cols.len() + col - cols.start) * VECTORS * S::LANES),
+                        first: from == 0,
+                        // Two columns a band; one for which none are left asks for what is there.
+                        ask: if 2 * i < COLS { x.wrapping_add((n + 2 * i) * args.k) } else { x },
+                    };
+                    match n {
+                        6 => multiply::<S, 6>(s, &tile),
+                        5 => multiply::<S, 5>(s, &tile),
+                        4 => multiply::<S, 4>(s, &tile),
+                        3 => multiply::<S, 3>(s, &tile),
+                        2 => multiply::<S, 2>(s, &tile),
+                        _ => multiply::<S, 1>(s, &tile),
                     }
-                    let mut at = 0;
-                    while at < cols {
-                        let n = (cols - at).min(COLS);
-                        let x = args.x.as_ptr().cast::<f32>().add((col + at) * args.k + from);
-                        for i in 0..rows.div_ceil(band) {
-                            let w = copy.add(i * band * depth);
-                            let sums = sums.add((i * cols + at) * VECTORS * S::LANES);
-                            let steps = depth / 8;
-                            let first = from == 0;
-                            // Two columns of the next tile a band; one that has them all asks for what is there.
-                            let ask = if 2 * i < COLS { x.wrapping_add((n + 2 * i) * args.k) } else { x };
-                            match n {
-                                6 => multiply::<S, 6>(s, w, x, args.k, steps, sums, first, ask),
-                                5 => multiply::<S, 5>(s, w, x, args.k, steps, sums, first, ask),
-                                4 => multiply::<S, 4>(s, w, x, args.k, steps, sums, first, ask),
-                                3 => multiply::<S, 3>(s, w, x, args.k, steps, sums, first, ask),
-                                2 => multiply::<S, 2>(s, w, x, args.k, steps, sums, first, ask),
-                                _ => multiply::<S, 1>(s, w, x, args.k, steps, sums, first, ask),
-                            }
-                            // At once, so that results go to memory while the next tile is computed.
-                            if from + DEPTH >= whole {
-                                let rows = row + i * band..row + rows.min((i + 1) * band);
-                                for c in 0..n {
-                                    let column = col + at + c;
-                                    finish::<S>(
-                                        s,
-                                        args,
-                                        rows.clone(),
-                                        column,
-                                        sums.add(c * VECTORS * S::LANES),
-                                    );
-                                }
-                            }
+                    // At once, so that results go to memory while the next tile is computed.
+                    if depth.end == whole {
+                        for c in 0..n {
+                            finish::<S>(
+                                s,
+                                args,
+                                band.clone(),
+                                col + c,
+                                tile.sums.add(c * VECTORS * S::LANES),
+                            );
                         }
-                        at += n;
                     }
                 }
             }
         }
     }
-    SCRATCH.set(scratch);
 }
 
 /// Copies elements `from..from + depth` of some rows, widened, in the order in which [`multiply`] takes them: by eight
@@ -222,51 +245,59 @@ unsafe fn many_columns<N: Simd, S: Simd, const COLS: usize>(narrow: N, s: S, arg
 /// lacks are zeros.
 ///
 /// # Safety
-/// The rows lie within `args`, and a band of `depth` elements, a multiple of 8, is writable at `to`.
+/// The rows lie within `args`, and a band of so many elements, a multiple of 8, is writable at `to`.
 #[inline(always)]
 unsafe fn copy_band<N: Simd, S: Simd>(
     s: N,
     args: &FloatArgs<'_>,
-    row: usize,
-    rows: usize,
-    from: usize,
-    depth: usize,
+    rows: Range<usize>,
+    depth: Range<usize>,
     to: *mut f32,
 ) {
     let size = args.format.block_bytes();
-    let band = VECTORS * S::LANES / 8;
-    // SAFETY: the caller vouches for both sides.
-    unsafe {
-        for r in 0..band {
-            let to = to.add((r % VECTORS) * S::LANES + r / VECTORS * 8);
-            let w = args.weights.as_ptr().wrapping_add(((row + r) * args.k + from) * size);
-            for i in 0..depth / 8 {
-                let eight =
-                    if r < rows { widened(s, args.format, w.add(8 * i * size)) } else { s.f_splat(0.0) };
-                s.f_store(to.add(i * 8 * band), eight);
+    let n_band = VECTORS * S::LANES / 8;
+    for r in 0..n_band {
+        let w = args.weights.as_ptr().wrapping_add(((rows.start + r) * args.k + depth.start) * size);
+        for i in 0..depth.len() / 8 {
+            // SAFETY: the caller vouches for both sides.
+            unsafe {
+                let eight = if r < rows.len() {
+                    widened(s, args.format, w.add(8 * i * size))
+                } else {
+                    s.f_splat(0.0)
+                };
+                s.f_store(to.add(i * 8 * n_band + (r % VECTORS) * S::LANES + r / VECTORS * 8), eight);
             }
         }
     }
 }
 
-/// A band times `C` columns, which lie `k` floats apart: `8 * steps` elements more of their partial sums, or the `first`.
-/// Asks for as many elements of two columns at `ask`.
-///
-/// # Safety
-/// They are readable at `w` and `x`, and `VECTORS` vectors for each column are writable at `sums`.
-#[inline(always)]
-#[allow(clippy::needless_range_loop)] // an iterator's closure that is not inlined has none of the features
-unsafe fn multiply<S: Simd, const C: usize>(
-    s: S,
-    mut w: *const f32,
+/// What a register tile, a band times some columns, reads and writes.
+struct Tile {
+    /// The band's copy, as [`copy_band`] has it.
+    w: *const f32,
+    /// The first column; the next are `k` floats further each.
     x: *const f32,
     k: usize,
+    /// Elements of a row by eight.
     steps: usize,
+    /// `VECTORS` vectors of partial sums for each column.
     sums: *mut f32,
+    /// Whether the sums begin here, rather than go on.
     first: bool,
+    /// Two columns of the next tile, to be asked for.
     ask: *const f32,
-) {
-    // SAFETY: the caller vouches for all three; a line that is asked for may be any.
+}
+
+/// A band times `C` columns.
+///
+/// # Safety
+/// What the tile says is readable and writable; what it asks for may be anywhere.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // an iterator's closure that is not inlined has none of the features
+unsafe fn multiply<S: Simd, const C: usize>(s: S, tile: &Tile) {
+    let Tile { mut w, x, k, steps, sums, first, ask } = *tile;
+    // SAFETY: the caller vouches for the tile.
     unsafe {
         let mut acc = [[s.f_splat(0.0); VECTORS]; C];
         if !first {
@@ -335,13 +366,7 @@ unsafe fn add_eight<S: Simd, const C: usize>(
 /// The rows, of which a band has room, and the column lie within `args`; `sums` holds the band's vectors.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // an iterator's closure that is not inlined has none of the features
-unsafe fn finish<S: Simd>(
-    s: S,
-    args: &FloatArgs<'_>,
-    rows: std::ops::Range<usize>,
-    col: usize,
-    sums: *mut f32,
-) {
+unsafe fn finish<S: Simd>(s: S, args: &FloatArgs<'_>, rows: Range<usize>, col: usize, sums: *mut f32) {
     // SAFETY: the caller vouches for the sums, the rows and the column.
     unsafe {
         if !args.k.is_multiple_of(8) {
