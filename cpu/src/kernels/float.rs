@@ -46,6 +46,7 @@ thread_local! {
 #[inline(always)]
 pub(crate) unsafe fn matmul<N: Simd, S: Simd, const COLS: usize>(narrow: N, s: S, args: &FloatArgs<'_>) {
     const { assert!(N::LANES == 8 && S::LANES.is_multiple_of(8), "the contract's partial sums are eight") };
+    const { assert!(COLS <= 6, "tiles are written out up to six columns") };
     // SAFETY: passed on to the caller.
     unsafe {
         match args.n_cols {
@@ -74,12 +75,9 @@ unsafe fn widened<N: Simd>(s: N, format: Format, p: *const u8) -> N::F {
     }
 }
 
-/// Adds the products of the elements behind the last whole eight, from `i`, to a row's partial sums.
-///
-/// # Safety
-/// Row `row` and column `col` lie within `args`.
+/// Adds the products of the elements behind the last whole eight to a row's partial sums.
 #[inline(always)]
-unsafe fn add_tail(args: &FloatArgs<'_>, row: usize, col: usize, partial: &mut [f32; 8]) {
+fn add_tail(args: &FloatArgs<'_>, row: usize, col: usize, partial: &mut [f32; 8]) {
     let size = args.format.block_bytes();
     let whole = args.k & !7;
     for i in whole..args.k {
