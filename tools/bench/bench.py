@@ -228,7 +228,7 @@ def alternate(engines, reps, sample):
 
 def compared(engines, found, better=max):
     """Medians per engine and, where peers ran, llamay's ratio to the better of them in each round."""
-    row = {e.name: {"failed": str(v)} if isinstance(v, Failed) else summary(v) for e, v in zip(engines, found)}
+    row = {e.name: {"failed": True} if isinstance(v, Failed) else summary(v) for e, v in zip(engines, found)}
     answers = [values for values in found if not isinstance(values, Failed)]
     if len(answers) > 1 and isinstance(engines[0], Llamay):
         row["ratio"] = summary([ours / better(peers) for ours, *peers in zip(*answers)])

@@ -410,7 +410,7 @@ mod sets {
                     unsafe {
                         let narrow = token(<$float_token>::new);
                         float::matmul::<_, _, $float_cols>(narrow, token(<$token>::new), args)
- }
+                    }
                 }
 
                 #[target_feature(enable = $features)]
