@@ -143,6 +143,14 @@ pub enum ExecError {
         /// Its size.
         bytes: u64,
     },
+    /// The device stopped answering, or answered that it cannot go on; what it held is gone.
+    #[error("{device} is lost: {why}")]
+    DeviceLost {
+        /// The device's name.
+        device: String,
+        /// What it was asked, and its answer.
+        why: String,
+    },
     /// A step gave NaN or infinity.
     #[error("{step} gave a value that is not finite for token {token} of the batch")]
     NotFinite {

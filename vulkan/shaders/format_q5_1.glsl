@@ -1,0 +1,31 @@
+// Q5_1: 5 bits, a scale and a minimum: both, the fifth bits, then words of nibbles.
+#define LEN 32
+#define WORDS 6
+#define REST 0
+#define UNIT 32
+#define ACT 32
+#define HAS_MIN 1
+
+float scale, least;
+
+float value(uint unit, int isum, int msum) {
+    precise float m = least * float(msum);
+    precise float t = fma(scale, float(isum), m);
+    return t;
+}
+
+uvec4 fifth(uint high, uint i) {
+    high >>= 16 * i;
+    return uvec4(spread(high), spread(high >> 4), spread(high >> 8), spread(high >> 12)) << 4;
+}
+
+void begin() {
+    uint both = word_at(0);
+    scale = f16_to_f32(both & 0xffffu);
+    least = f16_to_f32(both >> 16);
+}
+
+void sub(uint i, out uvec4 q, inout int factor, inout int low) {
+    q = uvec4(word_at(2), word_at(3), word_at(4), word_at(5)) >> 4 * i & 0x0f0f0f0fu;
+    q |= fifth(word_at(1), i);
+}
