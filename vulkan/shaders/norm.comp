@@ -20,6 +20,13 @@ const uint TILE = 1024;
 shared float tile[TILE];
 shared float partial[8];
 
+float step_(float acc, float x, bool squares, float mean) {
+    precise float d = x - mean;
+    precise float with_square = fma(d, d, acc);
+    precise float with_x = acc + x;
+    return squares ? with_square : with_x;
+}
+
 // The strided sum of x, or of (x - mean)^2 by fma.
 float strided(uint first, bool squares, float mean) {
     uint lane = gl_LocalInvocationID.x;
@@ -29,20 +36,21 @@ float strided(uint first, bool squares, float mean) {
         for (uint i = lane; i < n; i += 64) tile[i] = p.x.at[first + base + i];
         barrier();
         if (lane < 8) {
-            for (uint i = lane; i < n; i += 8) {
-                if (squares) {
-                    precise float d = tile[i] - mean;
-                    acc = fma(d, d, acc);
-                } else {
-                    acc = acc + tile[i];
-                }
+            uint i = lane;
+            // Eight loads at once, so that the chain does not wait for each.
+            for (; i + 56 < n; i += 64) {
+                float v[8];
+                [[unroll]] for (uint j = 0; j < 8; j++) v[j] = tile[i + 8 * j];
+                [[unroll]] for (uint j = 0; j < 8; j++) acc = step_(acc, v[j], squares, mean);
             }
+            for (; i < n; i += 8) acc = step_(acc, tile[i], squares, mean);
         }
         barrier();
     }
     if (lane < 8) partial[lane] = acc;
     barrier();
-    float sum = tree8(partial[0], partial[1], partial[2], partial[3], partial[4], partial[5], partial[6], partial[7]);
+    float sum =
+        tree8(partial[0], partial[1], partial[2], partial[3], partial[4], partial[5], partial[6], partial[7]);
     barrier();
     return sum;
 }

@@ -1,5 +1,5 @@
 #version 460
-// Rows of floats to rows of signed bytes with a scale a block (formats/src/activation.rs): a lane has four elements.
+// Rows of floats to signed bytes with a scale a block (formats/src/activation.rs): a lane has four elements.
 #include "common.glsl"
 #include "math.glsl"
 
@@ -46,6 +46,8 @@ void main() {
     precise float r0 = t0 + ROUND, r1 = t1 + ROUND, r2 = t2 + ROUND, r3 = t3 + ROUND;
     // The low mantissa bits hold the nearest integer, in two's complement.
     uvec4 q = floatBitsToUint(vec4(r0, r1, r2, r3)) & 255u;
+    // An infinity or a NaN spoils the scale; the quants are zeros, as the host's are.
+    if (bits >= 0x7f800000u) q = uvec4(0u);
     ivec4 signed_ = bitfieldExtract(ivec4(q), 0, 8);
     sums[lane] = signed_.x + signed_.y + signed_.z + signed_.w;
     barrier();

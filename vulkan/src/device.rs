@@ -1,14 +1,14 @@
 //! A device in use: its memory, its kernels, its queue.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ash::vk;
 
 use crate::driver::{DeviceKind, Driver, Physical};
 use crate::error::Asked;
-use crate::{DeviceError, OpenError, cache, shaders};
+use crate::{DeviceError, OpenError, cache, self_test, shaders, soft_fma};
 
 /// Bytes of push constants that every driver has.
 pub(crate) const PUSH_BYTES: u32 = 128;
@@ -29,6 +29,8 @@ pub(crate) struct Inner {
     queue: Mutex<vk::Queue>,
     layout: vk::PipelineLayout,
     kernels: Mutex<Kernels>,
+    /// Whether kernels have to make fused multiply-adds of doubles.
+    soft_fma: AtomicBool,
     /// Allocations and submissions that succeed before one fails, for tests of faults.
     allocations_left: AtomicU64,
     submissions_left: AtomicU64,
@@ -98,7 +100,8 @@ impl Gpu {
             extensions.push(ash::khr::shader_integer_dot_product::NAME.as_ptr());
             info = info.push_next(&mut dot);
         }
-        info = info.enabled_extension_names(&extensions);
+        let doubles = vk::PhysicalDeviceFeatures::default().shader_float64(physical.doubles);
+        info = info.enabled_extension_names(&extensions).enabled_features(&doubles);
         let failed = |what| move |result| OpenError::Driver { what, result };
         // SAFETY: the physical device is the driver's, and all structures live until the call returns.
         let device = unsafe { driver.instance.create_device(physical.handle, &info, None) }
@@ -119,7 +122,7 @@ impl Gpu {
         // SAFETY: the family has a queue, which was asked for.
         let queue = unsafe { device.get_device_queue(family, 0) };
         let cache = cache::load(&device, &physical);
-        Ok(Gpu {
+        let gpu = Gpu {
             inner: Arc::new(Inner {
                 device,
                 physical,
@@ -127,11 +130,40 @@ impl Gpu {
                 queue: Mutex::new(queue),
                 layout,
                 kernels: Mutex::new(Kernels { cache, ..Kernels::default() }),
+                soft_fma: AtomicBool::new(false),
                 allocations_left: AtomicU64::new(u64::MAX),
                 submissions_left: AtomicU64::new(u64::MAX),
                 driver,
             }),
-        })
+        };
+        gpu.find_fma()?;
+        Ok(gpu)
+    }
+
+    /// Finds out whether the driver's multiply-add is fused, and sees to it where it is not.
+    fn find_fma(&self) -> Result<(), OpenError> {
+        let physical = &self.inner.physical;
+        let fail = |what: String| OpenError::SelfTest {
+            device: physical.name.clone(),
+            driver: physical.driver.clone(),
+            what,
+        };
+        let fused = || self_test::fused(self).map_err(|e| fail(format!("multiply-add: {e}")));
+        if fused()? {
+            return Ok(());
+        }
+        if !physical.doubles {
+            let what = "a fused multiply-add, or doubles to make one of (shaderFloat64)".to_owned();
+            return Err(OpenError::Lacks { device: physical.name.clone(), what });
+        }
+        self.inner.soft_fma.store(true, Ordering::Relaxed);
+        self.inner.forget_kernels();
+        if fused()? { Ok(()) } else { Err(fail("a multiply-add of doubles gives other bits".to_owned())) }
+    }
+
+    /// Whether the driver's multiply-add is fused; if not, kernels compute it in doubles.
+    pub fn has_fused_multiply_add(&self) -> bool {
+        !self.inner.soft_fma.load(Ordering::Relaxed)
     }
 
     /// The device's name.
@@ -187,7 +219,10 @@ impl Gpu {
         cache: vk::PipelineCache,
     ) -> Result<vk::Pipeline, DeviceError> {
         let device = &self.inner.device;
-        let code = shaders::with_controls(module, self.inner.physical.float);
+        let mut code = shaders::with_controls(module, self.inner.physical.float);
+        if !self.has_fused_multiply_add() {
+            code = soft_fma::rewrite(&code);
+        }
         let info = vk::ShaderModuleCreateInfo::default().code(&code);
         // SAFETY: the code is a valid module (`tools/vulkan/shaders.sh` has it validated), and lives until the call returns.
         let module = unsafe { device.create_shader_module(&info, None) }.asked("loading a kernel")?;
@@ -244,8 +279,22 @@ fn take(left: &AtomicU64) -> bool {
     taken != Ok(0)
 }
 
+impl Inner {
+    /// Drops all pipelines, which nobody uses.
+    fn forget_kernels(&self) {
+        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, pipeline) in kernels.pipelines.drain() {
+            // SAFETY: the pipeline is the device's, and what used it has ended.
+            unsafe { self.device.destroy_pipeline(pipeline, None) };
+        }
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
+        // SAFETY: buffers and commands hold the device, so nothing else is left to wait for.
+        let _ = unsafe { self.device.device_wait_idle() };
+        self.forget_kernels();
         let kernels = self.kernels.get_mut().unwrap_or_else(PoisonError::into_inner);
         if kernels.grown {
             cache::store(&self.device, &self.physical, kernels.cache);
@@ -253,10 +302,6 @@ impl Drop for Inner {
         // SAFETY: buffers and commands hold the device, so none is left, and nothing runs: whoever handed work over has waited
         // for it.
         unsafe {
-            let _ = self.device.device_wait_idle();
-            for pipeline in kernels.pipelines.values() {
-                self.device.destroy_pipeline(*pipeline, None);
-            }
             self.device.destroy_pipeline_cache(kernels.cache, None);
             self.device.destroy_pipeline_layout(self.layout, None);
             self.device.destroy_device(None);

@@ -126,6 +126,8 @@ pub(crate) struct Physical {
     /// Whether a driver tells how much memory is left.
     pub(crate) has_budget: bool,
     pub(crate) buffer_address: bool,
+    /// Doubles, with which a fused multiply-add can be made where the driver's is not fused.
+    pub(crate) doubles: bool,
     pub(crate) integer_dot: bool,
     /// Whether the product of four signed bytes is an instruction of the device.
     pub(crate) dot_accelerated: bool,
@@ -156,6 +158,7 @@ impl Physical {
             max_allocation: 1 << 30,
             has_budget: has(ash::ext::memory_budget::NAME),
             buffer_address: false,
+            doubles: false,
             integer_dot: false,
             dot_accelerated: false,
             max_groups: plain.limits.max_compute_work_group_count,
@@ -193,6 +196,7 @@ impl Physical {
         }
         // SAFETY: as above.
         unsafe { instance.get_physical_device_features2(handle, &mut features) };
+        let plain_features = features.features;
         let text =
             |s: Result<&CStr, _>| s.map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
         let named = text(driver.driver_name_as_c_str().map_err(drop));
@@ -201,6 +205,7 @@ impl Physical {
         physical.subgroup = subgroup.subgroup_size;
         physical.max_allocation = maintenance.max_memory_allocation_size;
         physical.buffer_address = address.buffer_device_address == vk::TRUE;
+        physical.doubles = plain_features.shader_float64 == vk::TRUE;
         physical.integer_dot = has_dot && dots.shader_integer_dot_product == vk::TRUE;
         physical.dot_accelerated = physical.integer_dot
             && dot.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE;

@@ -26,8 +26,6 @@ pub(crate) enum Touched {
     Cache(usize),
     /// Rows under way from one place of a slot to another.
     Rows,
-    /// Pages of attention that are not merged yet.
-    Tiles,
 }
 
 /// Commands under way, with barriers only where one kernel needs what another wrote.
@@ -95,7 +93,7 @@ impl VulkanExecutor {
                 to.order(&[], &[Slot(*out)]);
                 let bytes = (rows * slots.width(*out) * 4) as u64;
                 if let (Some(slot), Some(from)) = (slots.buffer(*out), self.inputs.buffer()) {
-                    to.commands.copy((from.handle, inputs.embed(i)), (slot.handle, 0), bytes);
+                    to.commands.copy((from.handle, self.inputs.embed(i)), (slot.handle, 0), bytes);
                 }
             }
             Op::Norm { x, kind, weight: _, bias: _, eps, heads, out } => {

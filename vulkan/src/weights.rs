@@ -47,13 +47,6 @@ pub(crate) struct Loader<'a> {
     stage: Vec<u32>,
 }
 
-/// A plane under way to the device.
-struct Plane<'a> {
-    buffer: &'a mut Buffer,
-    /// The next byte.
-    at: u64,
-}
-
 impl<'a> Loader<'a> {
     pub(crate) fn new(gpu: &'a Gpu, plan: &'a Plan, source: &'a Arc<dyn WeightSource>) -> Loader<'a> {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());

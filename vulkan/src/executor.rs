@@ -1,0 +1,390 @@
+//! Runs a plan's steps on the device: commands are recorded once for each shape of a batch and replayed.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use llamay_formats::Format;
+use llamay_plan::{
+    Batch, ExecError, Executor, LoadOptions, Op, PageId, Plan, Progress, SlotId, StepChange, WeightSource,
+};
+
+use crate::device::Commands;
+use crate::inputs::{InputBuffer, Inputs};
+use crate::kernels;
+use crate::kv::KvCache;
+use crate::memory::Use;
+use crate::pack;
+use crate::record::{Recorder, Touched, record_words};
+use crate::slots::{Scratch, Slots};
+use crate::weights::{Loader, Matrix, Stack};
+use crate::{Buffer, DeviceError, Gpu};
+
+/// Shapes whose commands are kept; a shape more and all are recorded anew.
+const SHAPES: usize = 64;
+
+/// One matrix of a linear step.
+pub(crate) struct Projection {
+    pub(crate) matrix: Matrix,
+    pub(crate) bias: Option<Buffer>,
+    pub(crate) out: SlotId,
+}
+
+/// One matrix of an expert step, in a version for each expert.
+pub(crate) struct ExpertStack {
+    pub(crate) stack: Stack,
+    pub(crate) bias: Option<Buffer>,
+}
+
+/// A step's weights on the device.
+pub(crate) enum Loaded {
+    /// The number of parts that have a weight each, or 1, or 0 without any.
+    Norm { weight: Option<Buffer>, bias: Option<Buffer>, weight_parts: u32 },
+    /// Sinks, or the bias of a router.
+    Vector(Option<Buffer>),
+    Linear(Vec<Projection>),
+    Experts(Vec<ExpertStack>),
+    Nothing,
+}
+
+/// What recorded commands depend on.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    inputs: Inputs,
+    steps: Range<usize>,
+}
+
+/// A plan with its weights on a device.
+pub struct VulkanExecutor {
+    pub(crate) gpu: Gpu,
+    pub(crate) plan: Arc<Plan>,
+    source: Arc<dyn WeightSource>,
+    pub(crate) steps: Vec<Loaded>,
+    skipped: Vec<bool>,
+    pub(crate) slots: Slots,
+    pub(crate) cache: KvCache,
+    pub(crate) inputs: InputBuffer,
+    /// Quantised activations in blocks of 32 and of 256.
+    acts: [Scratch; 2],
+    /// Rows that are selected.
+    pub(crate) rows: Scratch,
+    /// Code books.
+    pub(crate) grids: HashMap<Format, Buffer>,
+    /// For each rotary table its frequencies, and for the batch at hand cosines and sines.
+    ropes: Vec<(Buffer, Scratch)>,
+    /// Where the host reads logits.
+    logits: Scratch,
+    recorded: HashMap<Key, Commands>,
+}
+
+impl VulkanExecutor {
+    /// Loads a plan's weights.
+    pub(crate) fn load(
+        gpu: &Gpu,
+        plan: Arc<Plan>,
+        source: Arc<dyn WeightSource>,
+        options: &LoadOptions,
+        progress: Progress<'_>,
+    ) -> Result<VulkanExecutor, ExecError> {
+        let exec = |e: DeviceError| e.exec(gpu.name());
+        let total = plan.weight_bytes() as u64;
+        let mut done = 0;
+        let mut loader = Loader::new(gpu, &plan, &source);
+        let mut steps = Vec::with_capacity(plan.steps.len());
+        for step in &plan.steps {
+            steps.push(load_step(&mut loader, &step.op)?);
+            done += step.op.weights().iter().map(|w| plan.weight_of(*w).bytes() as u64).sum::<u64>();
+            progress(done.min(total), total);
+        }
+        let mut grids = HashMap::new();
+        for weight in &plan.weights {
+            if let Some(words) = pack::grid(weight.format).filter(|_| !grids.contains_key(&weight.format)) {
+                grids.insert(weight.format, gpu.upload(&words).map_err(exec)?);
+            }
+        }
+        let ropes: Result<Vec<_>, _> = plan
+            .ropes
+            .iter()
+            .map(|rope| Ok((gpu.upload(&rope.frequencies).map_err(exec)?, Scratch::default())))
+            .collect();
+        Ok(VulkanExecutor {
+            slots: Slots::new(&plan),
+            cache: KvCache::new(&plan, options.kv, |_| true),
+            inputs: InputBuffer::new(&plan, |_| true),
+            skipped: vec![false; steps.len()],
+            steps,
+            acts: [Scratch::default(), Scratch::default()],
+            rows: Scratch::default(),
+            grids,
+            ropes: ropes?,
+            logits: Scratch::default(),
+            recorded: HashMap::new(),
+            gpu: gpu.clone(),
+            plan,
+            source,
+        })
+    }
+
+    /// The activations in blocks of this length.
+    pub(crate) fn acts(&self, block: u32) -> &Scratch {
+        &self.acts[usize::from(block != 32)]
+    }
+
+    /// Where a rotary table's cosines and sines of the batch are.
+    pub(crate) fn angle_addresses(&self, rope: usize, n_tokens: usize) -> (u64, u64) {
+        let base = self.ropes[rope].1.address();
+        (base, base + (4 * n_tokens * self.plan.ropes[rope].frequencies.len()) as u64)
+    }
+
+    fn exec(&self, e: DeviceError) -> ExecError {
+        e.exec(self.gpu.name())
+    }
+
+    /// Makes room for a batch; commands that know an address that moved are forgotten.
+    fn reserve(&mut self, batch: &Batch<'_>, inputs: &Inputs) -> Result<(), DeviceError> {
+        let gpu = &self.gpu;
+        let mut moved = self.inputs.reserve(gpu, inputs, batch)?;
+        let n_tokens = inputs.n_tokens();
+        for (rope, (_, angles)) in self.plan.ropes.iter().zip(&mut self.ropes) {
+            moved |= angles.reserve(gpu, 8 * n_tokens * rope.frequencies.len(), Use::Device)?;
+        }
+        let mut n = n_tokens;
+        for step in &self.plan.steps {
+            for out in step.op.outputs() {
+                moved |= self.slots.reserve(gpu, out, n)?;
+            }
+            match &step.op {
+                Op::Linear { x, .. } => moved |= reserve_acts(gpu, &mut self.acts, self.slots.width(*x), n)?,
+                Op::ExpertLinear { x, cols, .. } => {
+                    let rows = n * self.slots.width(*x) / cols;
+                    moved |= reserve_acts(gpu, &mut self.acts, *cols, rows)?;
+                }
+                Op::Select { slots } => {
+                    let widest = slots.iter().map(|s| self.slots.width(*s)).max().unwrap_or(0);
+                    moved |= self.rows.reserve(gpu, 4 * widest * inputs.n_logits(), Use::Device)?;
+                    n = inputs.n_logits();
+                }
+                _ => {}
+            }
+        }
+        let logits = 4 * self.slots.width(self.plan.logits) * inputs.n_logits();
+        moved |= self.logits.reserve(gpu, logits, Use::FromDevice)?;
+        if moved {
+            self.recorded.clear();
+        }
+        Ok(())
+    }
+
+    /// Records the steps for batches of a shape.
+    fn record_steps(&self, inputs: &Inputs, steps: Range<usize>) -> Result<Commands, DeviceError> {
+        let mut commands = Commands::new(&self.gpu)?;
+        commands.begin()?;
+        let mut to = Recorder::new(commands);
+        let plan = Arc::clone(&self.plan);
+        self.record_angles(&mut to, inputs)?;
+        let mut n = inputs.n_tokens();
+        for (i, step) in plan.steps.iter().enumerate().take(steps.end) {
+            if i < steps.start {
+                if let Op::Select { .. } = step.op {
+                    n = inputs.n_logits();
+                }
+                continue;
+            }
+            if n == 0 {
+                break;
+            }
+            if !self.skipped[i] {
+                self.record(&mut to, i, &step.op, inputs, &mut n)?;
+            }
+        }
+        let bytes = 4 * self.slots.width(plan.logits) * inputs.n_logits();
+        if steps.end == plan.steps.len() && bytes > 0 {
+            to.order(&[Touched::Slot(plan.logits)], &[]);
+            if let (Some(from), Some(logits)) = (self.slots.buffer(plan.logits), self.logits.buffer()) {
+                to.commands.copy((from.handle, 0), (logits.handle, 0), bytes as u64);
+            }
+        }
+        to.commands.end()?;
+        Ok(to.commands)
+    }
+
+    /// Records the angles of all tokens for each rotary table.
+    fn record_angles(&self, to: &mut Recorder, inputs: &Inputs) -> Result<(), DeviceError> {
+        let n_tokens = inputs.n_tokens();
+        for (i, (frequencies, _)) in self.ropes.iter().enumerate() {
+            let half = self.plan.ropes[i].frequencies.len();
+            let (cos, sin) = self.angle_addresses(i, n_tokens);
+            let push = kernels::Angles {
+                tokens: self.inputs.addresses(inputs).tokens,
+                frequencies: frequencies.address(),
+                magnitudes: self.inputs.magnitudes(i, n_tokens),
+                cos,
+                sin,
+                half_: half as u32,
+                rows: n_tokens as u32,
+            };
+            to.order(&[], &[Touched::Angles(i)]);
+            let kernel = self.gpu.kernel("angles", &[])?;
+            let groups = [half.div_ceil(64) as u32, n_tokens as u32, 1];
+            to.commands.dispatch(kernel, bytemuck::bytes_of(&push), groups);
+        }
+        Ok(())
+    }
+
+    /// Runs some steps over the batch whose inputs were written.
+    fn run_steps(&mut self, inputs: &Inputs, steps: Range<usize>) -> Result<(), DeviceError> {
+        let key = Key { inputs: inputs.clone(), steps };
+        if !self.recorded.contains_key(&key) {
+            if self.recorded.len() >= SHAPES {
+                self.recorded.clear();
+            }
+            let commands = self.record_steps(inputs, key.steps.clone())?;
+            self.recorded.insert(key.clone(), commands);
+        }
+        match self.recorded.get_mut(&key) {
+            Some(commands) => commands.run(),
+            None => Ok(()),
+        }
+    }
+
+    /// Brings a batch to the device.
+    fn begin(&mut self, batch: &Batch<'_>) -> Result<Inputs, ExecError> {
+        let inputs = Inputs::of(batch, self.cache.n_groups());
+        self.reserve(batch, &inputs).map_err(|e| self.exec(e))?;
+        self.inputs.write(&self.plan, &self.source, &self.cache, batch)?;
+        Ok(inputs)
+    }
+
+    /// Runs step by step, to find the first that gives a value that is not finite.
+    fn find_not_finite(&mut self, batch: &Batch<'_>) -> Result<(), ExecError> {
+        let inputs = self.begin(batch)?;
+        let plan = Arc::clone(&self.plan);
+        let mut n = inputs.n_tokens();
+        for (i, step) in plan.steps.iter().enumerate() {
+            self.run_steps(&inputs, i..i + 1).map_err(|e| self.exec(e))?;
+            if let Op::Select { .. } = step.op {
+                n = inputs.n_logits();
+            }
+            for out in step.op.outputs().into_iter().filter(|_| !self.skipped[i]) {
+                let mut values = Vec::new();
+                self.read_rows(out, n, &mut values)?;
+                if let Some(at) = values.iter().position(|v| !v.is_finite()) {
+                    let token = at / self.slots.width(out);
+                    return Err(ExecError::NotFinite { step: plan.describe_step(i), token });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The first `n` rows of a slot.
+    fn read_rows(&self, slot: SlotId, n: usize, values: &mut Vec<f32>) -> Result<(), ExecError> {
+        values.resize(n * self.slots.width(slot), 0.0);
+        match self.slots.buffer(slot) {
+            Some(buffer) => buffer.read(0, bytemuck::cast_slice_mut(values)).map_err(|e| self.exec(e)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Makes room for rows of `k` quantised elements of either kind.
+fn reserve_acts(gpu: &Gpu, acts: &mut [Scratch; 2], k: usize, rows: usize) -> Result<bool, DeviceError> {
+    let mut moved = false;
+    for (acts, block) in acts.iter_mut().zip([32, 256]) {
+        if k.is_multiple_of(block as usize) {
+            moved |= acts.reserve(gpu, 4 * record_words(k, block) * rows, Use::Device)?;
+        }
+    }
+    Ok(moved)
+}
+
+fn load_step(loader: &mut Loader<'_>, op: &Op) -> Result<Loaded, ExecError> {
+    let plan = loader.plan;
+    Ok(match op {
+        Op::Norm { x, weight, bias, heads, .. } => {
+            let len = plan.slot_of(*x).width / heads;
+            let one = weight.or(*bias).map(|w| plan.weight_of(w));
+            let weight_parts = one.map_or(0, |w| w.rows * w.cols / len) as u32;
+            Loaded::Norm { weight: loader.vector(*weight)?, bias: loader.vector(*bias)?, weight_parts }
+        }
+        Op::Attend { sinks: optional, .. } | Op::Route { bias: optional, .. } => {
+            Loaded::Vector(loader.vector(*optional)?)
+        }
+        Op::Linear { x: _, projections } => {
+            let mut loaded = Vec::with_capacity(projections.len());
+            for p in projections {
+                let rows = plan.slot_of(p.out).width;
+                let matrix = loader.matrix(p.weight, rows)?;
+                let bias = match p.bias {
+                    Some(bias) => {
+                        let values = loader.values(bias.weight, Some((bias.first_row, rows)))?;
+                        Some(loader.gpu.upload(&values).map_err(|e| e.exec(loader.gpu.name()))?)
+                    }
+                    None => None,
+                };
+                loaded.push(Projection { matrix, bias, out: p.out });
+            }
+            Loaded::Linear(loaded)
+        }
+        Op::ExpertLinear { x: _, cols: _, chosen, projections } => {
+            let n_used = plan.slot_of(*chosen).width;
+            let mut loaded = Vec::with_capacity(projections.len());
+            for p in projections {
+                let stack = loader.stack(&p.experts, plan.slot_of(p.out).width / n_used)?;
+                loaded.push(ExpertStack { stack, bias: loader.vector(p.bias)? });
+            }
+            Loaded::Experts(loaded)
+        }
+        // Embedding rows are decoded on the host: the device has no use for the rest of the table.
+        Op::Embed { .. }
+        | Op::Rope { .. }
+        | Op::Gate { .. }
+        | Op::Activate { .. }
+        | Op::Add { .. }
+        | Op::Scale { .. }
+        | Op::Softcap { .. }
+        | Op::Combine { .. }
+        | Op::Select { .. } => Loaded::Nothing,
+    })
+}
+
+impl Executor for VulkanExecutor {
+    fn forward(&mut self, batch: Batch<'_>, logits: &mut Vec<f32>) -> Result<(), ExecError> {
+        let inputs = self.begin(&batch)?;
+        self.run_steps(&inputs, 0..self.plan.steps.len()).map_err(|e| self.exec(e))?;
+        logits.resize(self.slots.width(self.plan.logits) * inputs.n_logits(), 0.0);
+        if let Some(buffer) = self.logits.buffer() {
+            buffer.read(0, bytemuck::cast_slice_mut(logits)).map_err(|e| self.exec(e))?;
+        }
+        // The sum of `v * 0` is 0 unless a value is not finite; then the steps run again to find the culprit.
+        if logits.iter().fold(0.0f32, |sum, v| sum + v * 0.0) != 0.0 {
+            self.find_not_finite(&batch)?;
+        }
+        Ok(())
+    }
+
+    fn reserve_pages(&mut self, group: usize, n: usize) -> Result<(), ExecError> {
+        self.cache.reserve(&self.gpu, group, n).map_err(|e| self.exec(e))
+    }
+
+    fn copy_page(&mut self, group: usize, from: PageId, to: PageId) {
+        // A device that is lost here says so in the next forward call.
+        let _ = self.cache.copy(&self.gpu, group, from, to);
+    }
+
+    fn change_steps(&mut self, changes: &[(usize, StepChange)]) -> Result<(), ExecError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        // The plan may be shared with whoever loaded it, for whom it stays as it was.
+        let plan = Arc::make_mut(&mut self.plan);
+        for (i, change) in changes {
+            self.skipped[*i] = *change == StepChange::Skip;
+            if let (StepChange::Scale(to), Op::Add { scale, .. }) = (change, &mut plan.steps[*i].op) {
+                *scale = *to;
+            }
+        }
+        self.recorded.clear();
+        Ok(())
+    }
+}
