@@ -129,7 +129,7 @@ impl Backend for CpuBackend {
         progress: Progress<'_>,
     ) -> Result<Box<dyn Executor>, ExecError> {
         let pool = Arc::clone(&self.pool);
-        Ok(Box::new(CpuExecutor::load(plan, &weights, self.kernels, pool, options, progress)?))
+        Ok(Box::new(CpuExecutor::load(plan, &weights, self.kernels, pool, &options, progress)?))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Runs a plan's steps, one after the other, over the tokens of a batch.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -60,15 +61,16 @@ impl CpuExecutor {
         source: &Arc<dyn WeightSource>,
         kernels: Kernels,
         pool: Arc<Pool>,
-        options: LoadOptions,
+        options: &LoadOptions,
         progress: Progress<'_>,
     ) -> Result<CpuExecutor, ExecError> {
         let total = plan.weight_bytes() as u64;
         let mut done = 0;
         let mut steps = Vec::with_capacity(plan.steps.len());
         let mut loader = Loader::new(&plan, source, &kernels, &pool, options.no_repack)?;
-        for step in &plan.steps {
+        for (i, step) in plan.steps.iter().enumerate() {
             steps.push(match &step.op {
+                _ if !options.has(i) => Loaded::Nothing,
                 Op::Embed { weight, .. } => {
                     let (rows, weight) =
                         (plan.weight_of(*weight).rows, Rows { weight: *weight, first_row: 0 });
@@ -102,7 +104,7 @@ impl CpuExecutor {
         }
         Ok(CpuExecutor {
             slots: Slots::new(&plan),
-            cache: KvCache::new(&plan, options.kv),
+            cache: KvCache::new(&plan, options.kv, |step| options.has(step)),
             angles: vec![(Vec::new(), Vec::new()); plan.ropes.len()],
             skipped: vec![false; steps.len()],
             steps,
@@ -122,15 +124,17 @@ impl CpuExecutor {
         self.cache.kind
     }
 
-    /// Runs all steps; with `check`, looks for values that are not finite behind each.
-    fn run_steps(&mut self, batch: &Batch<'_>, check: bool) -> Result<(), ExecError> {
+    /// Runs some steps; with `check`, looks for values that are not finite behind each.
+    fn run_steps(&mut self, batch: &Batch<'_>, steps: Range<usize>, check: bool) -> Result<(), ExecError> {
         let plan = Arc::clone(&self.plan);
-        let n_tokens = batch.tokens.len();
         for (rope, (cos, sin)) in plan.ropes.iter().zip(&mut self.angles) {
             fill_angles(&self.kernels, rope, batch, cos, sin);
         }
-        let mut n = n_tokens;
-        for (i, step) in plan.steps.iter().enumerate() {
+        let mut n = plan.rows_before(steps.start, batch.tokens.len(), batch.n_logits());
+        for (i, step) in plan.steps.iter().enumerate().take(steps.end).skip(steps.start) {
+            if n == 0 {
+                break;
+            }
             if self.skipped[i] {
                 continue;
             }
@@ -149,9 +153,6 @@ impl CpuExecutor {
             }
             if check {
                 self.check(i, &step.op, n)?;
-            }
-            if n == 0 {
-                break;
             }
         }
         Ok(())
@@ -398,14 +399,32 @@ fn fill_angles(kernels: &Kernels, rope: &Rope, batch: &Batch<'_>, cos: &mut Vec<
 
 impl Executor for CpuExecutor {
     fn forward(&mut self, batch: Batch<'_>, logits: &mut Vec<f32>) -> Result<(), ExecError> {
-        self.run_steps(&batch, false)?;
+        let all = 0..self.plan.steps.len();
+        self.run_steps(&batch, all.clone(), false)?;
         let rows = self.slots.rows(self.plan.logits, batch.n_logits());
         // The sum of `v * 0` is 0 unless a value is not finite; then the steps run again to find the culprit.
         if rows.iter().fold(0.0f32, |sum, v| sum + v * 0.0) != 0.0 {
-            self.run_steps(&batch, true)?;
+            self.run_steps(&batch, all, true)?;
         }
         logits.clear();
         logits.extend_from_slice(self.slots.rows(self.plan.logits, batch.n_logits()));
+        Ok(())
+    }
+
+    fn run(&mut self, batch: Batch<'_>, steps: Range<usize>) -> Result<(), ExecError> {
+        self.run_steps(&batch, steps, false)
+    }
+
+    fn read_slot(&mut self, slot: SlotId, rows: usize, values: &mut Vec<f32>) -> Result<(), ExecError> {
+        values.clear();
+        values.extend_from_slice(self.slots.rows(slot, rows));
+        Ok(())
+    }
+
+    fn write_slot(&mut self, slot: SlotId, values: &[f32]) -> Result<(), ExecError> {
+        let rows = values.len() / self.slots.width(slot).max(1);
+        self.slots.reserve(slot, rows);
+        self.slots.rows_mut(slot, rows).copy_from_slice(values);
         Ok(())
     }
 

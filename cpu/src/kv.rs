@@ -19,6 +19,8 @@ struct Layer {
     shape: PageShape,
     /// Index of its group in [`Plan::kv_groups`].
     group: usize,
+    /// Whether any step here reads it.
+    used: bool,
     pages: Vec<AlignedBytes>,
 }
 
@@ -114,19 +116,23 @@ fn cast<T: bytemuck::Pod>(bytes: &mut [u8]) -> &mut [T] {
 }
 
 impl KvCache {
-    pub(crate) fn new(plan: &Plan, kind: KvType) -> KvCache {
+    /// The cache of the steps that are this device's.
+    pub(crate) fn new(plan: &Plan, kind: KvType, mine: impl Fn(usize) -> bool) -> KvCache {
         let groups = plan.kv_groups();
         let group_of = |l: &KvLayer| groups.iter().position(|g| g.window == l.window).unwrap_or(0);
-        let layers = plan.kv.iter();
-        let layers = layers
-            .map(|l| Layer { shape: PageShape::new(l, kind), group: group_of(l), pages: Vec::new() })
-            .collect();
-        KvCache { kind, layers }
+        let used = plan.kv_used(mine);
+        let layers = plan.kv.iter().zip(used).map(|(l, used)| Layer {
+            shape: PageShape::new(l, kind),
+            group: group_of(l),
+            used,
+            pages: Vec::new(),
+        });
+        KvCache { kind, layers: layers.collect() }
     }
 
     /// Makes pages `0..n` exist in every layer of a group.
     pub(crate) fn reserve(&mut self, group: usize, n: usize) -> Result<(), ExecError> {
-        for layer in self.layers.iter_mut().filter(|l| l.group == group) {
+        for layer in self.layers.iter_mut().filter(|l| l.group == group && l.used) {
             let bytes = layer.shape.bytes();
             while layer.pages.len() < n {
                 let page = AlignedBytes::zeroed(bytes)

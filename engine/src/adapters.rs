@@ -134,6 +134,11 @@ pub(crate) fn initial_changes(adapters: &[Loaded]) -> Vec<(usize, StepChange)> {
     adapters.iter().filter(|a| a.info.scale == 0.0).flat_map(|a| a.changes(0.0)).collect()
 }
 
+/// What to tell an executor that takes over, where adapters' scales may not be those of the plan any more.
+pub(crate) fn all_changes(adapters: &[Loaded]) -> Vec<(usize, StepChange)> {
+    adapters.iter().flat_map(|a| a.changes(a.info.scale)).collect()
+}
+
 impl Model {
     /// The adapters, in the order of their application, each with its scale at the moment.
     pub fn adapters(&self) -> Vec<AdapterInfo> {

@@ -13,13 +13,15 @@ use crate::pages::{Pages, Table};
 pub(crate) struct SessionCache {
     /// Positions that were computed. Groups with a window hold only the last of them.
     len: usize,
+    /// [`State::epoch`] when they were.
+    epoch: u64,
     /// One a group.
     tables: Vec<Table>,
 }
 
 impl SessionCache {
-    pub(crate) fn new(n_groups: usize) -> SessionCache {
-        SessionCache { len: 0, tables: std::iter::repeat_with(Table::default).take(n_groups).collect() }
+    pub(crate) fn new(n_groups: usize, epoch: u64) -> SessionCache {
+        SessionCache { len: 0, epoch, tables: std::iter::repeat_with(Table::default).take(n_groups).collect() }
     }
 
     /// The next token's position.
@@ -77,6 +79,14 @@ impl SessionCache {
         self.drop_room(pages);
     }
 
+    /// Forgets everything if the device that computed it is gone.
+    pub(crate) fn follow(&mut self, state: &mut State) {
+        if self.epoch != state.epoch {
+            self.clear(&mut state.pages);
+            self.epoch = state.epoch;
+        }
+    }
+
     /// Gives everything back.
     pub(crate) fn clear(&mut self, pages: &mut [Pages]) {
         self.len = 0;
@@ -86,6 +96,6 @@ impl SessionCache {
     /// The same positions for a second session.
     pub(crate) fn share(&self, pages: &mut [Pages]) -> SessionCache {
         let tables = self.tables.iter().zip(pages).map(|(table, pool)| table.share(pool)).collect();
-        SessionCache { len: self.len, tables }
+        SessionCache { len: self.len, epoch: self.epoch, tables }
     }
 }

@@ -96,6 +96,29 @@ pub enum Error {
         /// Bytes that the system can give.
         free: u64,
     },
+    /// A device that was asked for by name cannot be had.
+    #[error("{name} cannot be used: {why}")]
+    Device {
+        /// The name.
+        name: String,
+        /// What was tried, and the answer.
+        why: String,
+    },
+    /// The layers that are to run on a device do not fit into its memory.
+    #[error(
+        "{layers} layers on {device} need {} MiB, and {} MiB are free; use fewer (--gpu-layers), or leave the option out",
+        needs >> 20, free >> 20
+    )]
+    DeviceMemory {
+        /// The device.
+        device: String,
+        /// The layers that were asked for.
+        layers: u32,
+        /// Bytes of their weights and cache.
+        needs: u64,
+        /// Bytes that the device can give.
+        free: u64,
+    },
     /// An environment variable with an unknown value.
     #[error("{name}={value} is not known; use one of: {wanted}")]
     Variable {

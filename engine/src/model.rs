@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use llamay_cpu::CpuBackend;
 use llamay_gguf::Gguf;
 use llamay_model::PlanOptions;
-use llamay_plan::{Backend, Executor, KvType, LoadOptions, Placement, Plan, Profile};
+use llamay_plan::{Backend, ExecError, Executor, KvType, LoadOptions, Placement, Plan, Profile, WeightSource};
 use llamay_tokenizer::Tokenizer;
 use llamay_tokenizer::template::ChatTemplate;
 
 use crate::adapters::{self, AdapterSource};
+use crate::hybrid::Hybrid;
 use crate::pages::Pages;
+use crate::share::{self, Shares};
 use crate::source::GgufWeights;
-use crate::{Error, Options, Session};
+use crate::{Error, Options, Session, devices};
 
 /// Tokens of one forward call in prefill, as long as nothing else is asked for.
 pub const DEFAULT_BATCH: usize = 512;
@@ -29,6 +31,8 @@ pub(crate) struct Inner {
     plan: Arc<Plan>,
     tokenizer: Tokenizer,
     placement_line: String,
+    /// What the user should hear of what happened since.
+    notices: Mutex<Vec<String>>,
     warnings: Vec<String>,
     context: usize,
     memory: Memory,
@@ -38,9 +42,16 @@ pub(crate) struct Inner {
     state: Mutex<State>,
 }
 
+/// Loads the plan on the CPU.
+pub(crate) type Fallback = Box<dyn Fn() -> Result<Box<dyn Executor>, ExecError> + Send>;
+
 /// What a forward call changes.
 pub(crate) struct State {
     pub(crate) executor: Box<dyn Executor>,
+    /// Loads the whole plan on the CPU, where a device is in use that may be lost.
+    pub(crate) fallback: Option<Fallback>,
+    /// Times that the executor was replaced. A session's cache that was filled before is void.
+    pub(crate) epoch: u64,
     /// One a group of cache layers.
     pub(crate) pages: Vec<Pages>,
     /// LoRA adapters in the plan, and their scales.
@@ -50,6 +61,23 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Replaces an executor whose device is lost by one on the CPU. What is in the cache is lost with the device, so every
+    /// session computes its tokens again, to the same bits.
+    ///
+    /// # Errors
+    /// If there is no device but the CPU, or no memory for the weights.
+    pub(crate) fn fall_to_cpu(&mut self) -> Result<(), ExecError> {
+        let none = || ExecError::OutOfMemory { what: "another device", bytes: 0 };
+        let mut executor = self.fallback.as_ref().ok_or_else(none)?()?;
+        executor.change_steps(&adapters::all_changes(&self.adapters))?;
+        for (group, pages) in self.pages.iter().enumerate() {
+            executor.reserve_pages(group, pages.len())?;
+        }
+        (self.executor, self.fallback) = (executor, None);
+        self.epoch += 1;
+        Ok(())
+    }
+
     /// Whether no session holds tokens.
     pub(crate) fn is_empty(&self) -> bool {
         self.pages.iter().all(Pages::all_free)
@@ -101,7 +129,7 @@ fn beside<A: Send, B>(parallel: bool, a: impl Fn() -> A + Sync, b: impl FnOnce()
 }
 
 /// Tokens of a forward call.
-fn batch(options: &Options) -> usize {
+pub(crate) fn batch(options: &Options) -> usize {
     options.batch.unwrap_or(DEFAULT_BATCH).max(1)
 }
 
@@ -154,20 +182,33 @@ impl Model {
         let mut warnings = warnings(&plan, &loaded.unused, options);
         warnings.extend(odd);
         let threads = options.threads.unwrap_or_else(llamay_cpu::available_threads);
-        let cpu = CpuBackend::new(options.isa, threads);
+        let cpu = Arc::new(CpuBackend::new(options.isa, threads));
         warnings.extend(cpu.faults().iter().cloned());
-        let placement = Placement::compute(&plan, None, &cpu, None)?;
-        check_memory(&plan, options, cpu.free_memory())?;
+        let device = match &options.backend {
+            Some(custom) => Some(Arc::clone(&custom.0)),
+            None => devices::open(&options.device)?,
+        };
+        let Shares { device, placement, line } = share::out(&plan, device, &*cpu, options, context)?;
+        let on_cpu = share::cpu_part(&plan, &placement);
+        check_memory(&plan, options, &on_cpu, cpu.free_memory())?;
         let files = adapters.into_iter().map(|a| a.gguf).collect();
         let source = Arc::new(GgufWeights::new(Arc::clone(&gguf), files, Arc::clone(&plan)));
-        let load = LoadOptions { kv: options.kv, no_repack: options.no_repack };
-        let load = || cpu.load(Arc::clone(&plan), source, load, progress);
+        let whole = LoadOptions { kv: options.kv, no_repack: options.no_repack, steps: None };
+        let load = || load(&plan, &placement, &source, device.as_deref(), &cpu, &whole, progress);
         let (tokenizer, executor) = beside(cpu.threads() > 1, || Tokenizer::from_gguf(&gguf), load);
         let (tokenizer, mut executor) = (tokenizer?, executor?);
         executor.change_steps(&adapters::initial_changes(&applied))?;
         let pages: Vec<Pages> = plan.kv_groups().into_iter().map(Pages::new).collect();
+        let fallback = device.map(|_| {
+            let plan = Arc::clone(&plan);
+            Box::new(move || {
+                let source = Arc::clone(&source) as Arc<dyn WeightSource>;
+                cpu.load(Arc::clone(&plan), source, whole.clone(), &|_, _| {})
+            }) as Fallback
+        });
         let inner = Inner {
-            placement_line: placement.line(&plan, None, &cpu),
+            placement_line: line,
+            notices: Mutex::default(),
             context,
             batch: batch(options),
             memory: Memory::of(&plan, options, context),
@@ -177,7 +218,14 @@ impl Model {
             plan,
             tokenizer,
             warnings,
-            state: Mutex::new(State { executor, pages, adapters: applied, logits: Vec::new() }),
+            state: Mutex::new(State {
+                executor,
+                fallback,
+                epoch: 0,
+                pages,
+                adapters: applied,
+                logits: Vec::new(),
+            }),
         };
         Ok(Model { inner: Arc::new(inner) })
     }
@@ -232,6 +280,16 @@ impl Model {
     /// computes wrongly with instructions that it reports.
     pub fn warnings(&self) -> &[String] {
         &self.inner.warnings
+    }
+
+    /// What happened since this was last asked that the user should hear: a device that was lost.
+    pub fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut self.inner.notices.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Keeps something for [`Model::take_notices`].
+    pub(crate) fn notice(&self, text: String) {
+        self.inner.notices.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 
     /// What the model takes.
@@ -296,6 +354,29 @@ fn warnings(plan: &Plan, unused: &[String], options: &Options) -> Vec<String> {
     warnings
 }
 
+/// Loads the plan where its steps run: on one device, or on two that share it.
+fn load(
+    plan: &Arc<Plan>,
+    placement: &Placement,
+    source: &Arc<GgufWeights>,
+    device: Option<&dyn Backend>,
+    cpu: &CpuBackend,
+    whole: &LoadOptions,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Result<Box<dyn Executor>, ExecError> {
+    let source = || Arc::clone(source) as Arc<dyn WeightSource>;
+    let Some(device) = device else { return cpu.load(Arc::clone(plan), source(), whole.clone(), progress) };
+    let on_cpu = share::steps(placement, true);
+    if !on_cpu.contains(&true) {
+        return device.load(Arc::clone(plan), source(), whole.clone(), progress);
+    }
+    let part = |steps| LoadOptions { steps: Some(steps), ..whole.clone() };
+    let on_device =
+        device.load(Arc::clone(plan), source(), part(share::steps(placement, false)), progress)?;
+    let on_cpu = cpu.load(Arc::clone(plan), source(), part(on_cpu), progress)?;
+    Ok(Box::new(Hybrid::new(Arc::clone(plan), placement, on_device, on_cpu)))
+}
+
 /// Bytes of the weights and of a session that the user asked for, and its positions.
 ///
 /// Without a wish the cache grows as it is used, so only the weights and one page count.
@@ -304,10 +385,11 @@ fn needs(plan: &Plan, options: &Options) -> (u64, u64, usize) {
     (weight_bytes(plan, options), plan.kv_bytes(options.kv, context, batch(options)), context)
 }
 
-/// An error if the weights and a session cannot fit, beside what is reserved.
-fn check_memory(plan: &Plan, options: &Options, free: Option<u64>) -> Result<(), Error> {
+/// An error if the part of the plan that runs on the CPU, and a session, cannot fit beside what is reserved.
+fn check_memory(plan: &Plan, options: &Options, on_cpu: &Plan, free: Option<u64>) -> Result<(), Error> {
     let Some(free) = free else { return Ok(()) };
-    let (weights, cache, context) = needs(plan, options);
+    let (_, _, context) = needs(plan, options);
+    let (weights, cache, _) = needs(on_cpu, options);
     let reserved = options.reserved;
     if weights.saturating_add(cache).saturating_add(reserved) > free {
         return Err(Error::Memory { weights, cache, context, reserved, free });

@@ -1,11 +1,13 @@
 //! How a model is opened.
 
+use std::sync::Arc;
+
 use llamay_cpu::Isa;
 use llamay_gguf::Gguf;
 use llamay_model::PlanOptions;
-use llamay_plan::KvType;
+use llamay_plan::{Backend, KvType};
 
-use crate::{AdapterFile, Error, adapters};
+use crate::{AdapterFile, DeviceChoice, Error, adapters};
 
 /// Options of [`crate::Model::open`]. The default takes everything from the machine and the model.
 #[derive(Clone, Debug, Default)]
@@ -23,10 +25,26 @@ pub struct Options {
     /// Read weights from the file as they are used instead of packing them into memory at load: slower, and for models
     /// larger than memory.
     pub no_repack: bool,
+    /// The device that runs the model.
+    pub device: DeviceChoice,
+    /// Layers that run on the device, the last ones first; `None` for as many as its memory holds.
+    pub gpu_layers: Option<u32>,
+    /// A device of the caller's own, in place of [`Options::device`].
+    pub backend: Option<CustomBackend>,
     /// LoRA adapters, applied in this order.
     pub adapters: Vec<AdapterFile>,
     /// Bytes of memory that have to be left, as for a draft model that is opened next; see [`crate::Model::needs`].
     pub reserved: u64,
+}
+
+/// A device that the caller brings.
+#[derive(Clone)]
+pub struct CustomBackend(pub Arc<dyn Backend>);
+
+impl std::fmt::Debug for CustomBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("CustomBackend").field(&self.0.name()).finish()
+    }
 }
 
 impl Options {
@@ -38,7 +56,7 @@ impl Options {
         adapters::refuse(draft)?;
         let plan = llamay_model::load_with(draft, PlanOptions::default())?.plan;
         let context = self.context.map(|n| n.min(plan.n_ctx_train as usize).max(1));
-        Ok(Options { context, adapters: Vec::new(), reserved: 0, ..self.clone() })
+        Ok(Options { context, adapters: Vec::new(), reserved: 0, gpu_layers: None, ..self.clone() })
     }
 
     /// The options that the environment asks for: `LLAMAY_BACKEND=portable`, `LLAMAY_ISA`, `LLAMAY_THREADS`,
@@ -68,12 +86,9 @@ impl Options {
             Some("portable") => options.isa = Some(Isa::Portable),
             Some(other) => return Err(bad("LLAMAY_BACKEND", other.to_owned(), "cpu, portable".to_owned())),
         }
-        match get("LLAMAY_GPU").as_deref() {
-            None | Some("off" | "auto") => {}
-            Some(other) => {
-                let wanted = "off, auto: this build carries no GPU backend".to_owned();
-                return Err(bad("LLAMAY_GPU", other.to_owned(), wanted));
-            }
+        if let Some(value) = get("LLAMAY_GPU") {
+            options.device =
+                DeviceChoice::parse(&value).map_err(|wanted| bad("LLAMAY_GPU", value, wanted))?;
         }
         if let Some(value) = get("LLAMAY_THREADS") {
             let n = value.parse().ok().filter(|n| (1..=MAX_THREADS).contains(n));
@@ -108,12 +123,13 @@ mod tests {
         assert_eq!(with("LLAMAY_THREADS", "").unwrap().threads, None);
         assert!(with("LLAMAY_NO_REPACK", "1").unwrap().no_repack);
         assert!(!with("LLAMAY_NO_REPACK", "0").unwrap().no_repack);
+        assert_eq!(with("LLAMAY_GPU", "off").unwrap().device, DeviceChoice::Cpu);
         for (name, value, part) in [
             ("LLAMAY_ISA", "sse", "avx2"),
             ("LLAMAY_BACKEND", "cuda", "portable"),
             ("LLAMAY_THREADS", "0", "from 1 to"),
             ("LLAMAY_NO_REPACK", "yes", "0, 1"),
-            ("LLAMAY_GPU", "vulkan", "no GPU backend"),
+            ("LLAMAY_GPU", "cuda:0", "auto, off"),
         ] {
             let message = with(name, value).unwrap_err().to_string();
             assert!(message.contains(name) && message.contains(part), "{message}");

@@ -55,7 +55,7 @@ impl Pages {
     }
 
     /// Pages that exist, owned or free.
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.owners.len()
     }
 }
@@ -150,6 +150,18 @@ mod tests {
 
     impl Executor for Room {
         fn forward(&mut self, _: llamay_plan::Batch<'_>, _: &mut Vec<f32>) -> Result<(), ExecError> {
+            Ok(())
+        }
+
+        fn run(&mut self, _: llamay_plan::Batch<'_>, _: std::ops::Range<usize>) -> Result<(), ExecError> {
+            Ok(())
+        }
+
+        fn read_slot(&mut self, _: llamay_plan::SlotId, _: usize, _: &mut Vec<f32>) -> Result<(), ExecError> {
+            Ok(())
+        }
+
+        fn write_slot(&mut self, _: llamay_plan::SlotId, _: &[f32]) -> Result<(), ExecError> {
             Ok(())
         }
 

@@ -47,7 +47,7 @@ pub struct Feed<'a> {
 
 impl Session {
     pub(crate) fn new(model: &Model) -> Session {
-        let cache = SessionCache::new(model.inner.n_kv_groups);
+        let cache = SessionCache::new(model.inner.n_kv_groups, model.state().epoch);
         Session { model: model.clone(), tokens: Vec::new(), cache, logits: Vec::new(), speculator: None }
     }
 
@@ -215,14 +215,19 @@ impl Session {
     /// Computes the tokens that are not in the cache, as after a truncation beyond what windows keep. False if cancelled.
     fn catch_up(&mut self, cancel: &Cancel) -> Result<bool, Error> {
         let model = self.model.clone();
+        self.cache.follow(&mut model.state());
         while self.cache.len() < self.len() {
             if cancel.is_cancelled() {
                 return Ok(false);
             }
             let rest = &self.tokens[self.cache.len()..];
             let tokens = rest[..rest.len().min(model.inner.batch)].to_vec();
-            let feed = Feed { session: self, tokens: &tokens, logits: Logits::None };
-            step(&mut model.state(), &mut [feed])?;
+            let mut feeds = [Feed { session: self, tokens: &tokens, logits: Logits::None }];
+            let done = step(&mut model.state(), &mut feeds);
+            if let Err(e) = done {
+                model.survive(e)?;
+                self.cache.follow(&mut model.state());
+            }
         }
         Ok(true)
     }
@@ -272,6 +277,19 @@ fn try_step(state: &mut State, feeds: &mut [Feed<'_>]) -> Result<(), ExecError> 
 }
 
 impl Model {
+    /// Goes on on the CPU where a device was lost; any other error comes back.
+    fn survive(&self, error: ExecError) -> Result<(), Error> {
+        if !matches!(error, ExecError::DeviceLost { .. }) {
+            return Err(error.into());
+        }
+        let text = error.to_string();
+        if self.state().fall_to_cpu().is_err() {
+            return Err(error.into());
+        }
+        self.notice(format!("{text}; going on on the CPU, which computes the tokens so far again"));
+        Ok(())
+    }
+
     /// Appends tokens to several sessions in one forward call; each session's logits are those that it would have got
     /// alone.
     ///
@@ -287,11 +305,19 @@ impl Model {
         if feeds.iter().all(|f| f.tokens.is_empty()) {
             return Ok(());
         }
-        for feed in feeds.iter_mut().filter(|f| !f.tokens.is_empty()) {
-            feed.session.catch_up(&Cancel::new())?;
-        }
-        let mut state = self.state();
-        step(&mut state, feeds)?;
+        let state = loop {
+            for feed in feeds.iter_mut().filter(|f| !f.tokens.is_empty()) {
+                feed.session.catch_up(&Cancel::new())?;
+            }
+            let mut state = self.state();
+            match step(&mut state, feeds) {
+                Ok(()) => break state,
+                Err(e) => {
+                    drop(state);
+                    self.survive(e)?;
+                }
+            }
+        };
         let mut rows = state.logits.as_slice();
         for feed in feeds {
             feed.session.tokens.extend_from_slice(feed.tokens);
@@ -317,45 +343,11 @@ mod tests {
     use llamay_formats::Format;
     use llamay_gguf::Gguf;
     use llamay_model::shapes::{N_VOCAB, Shape};
-    use llamay_plan::{Executor, PageId, StepChange};
 
     use super::*;
     use crate::Options;
     use crate::pages::Pages;
-
-    /// A device whose memory is short, or that fails, at one of its calls.
-    struct Failing {
-        /// `None` only until it is put in.
-        device: Option<Box<dyn Executor>>,
-        calls_left: Arc<AtomicUsize>,
-    }
-
-    impl Failing {
-        fn call(&mut self) -> Result<&mut dyn Executor, ExecError> {
-            let left = self.calls_left.load(Ordering::Relaxed);
-            let error = ExecError::OutOfMemory { what: "a test", bytes: 1 };
-            self.calls_left.store(left.checked_sub(1).ok_or(error)?, Ordering::Relaxed);
-            Ok(&mut **self.device.as_mut().expect("a device"))
-        }
-    }
-
-    impl Executor for Failing {
-        fn forward(&mut self, batch: Batch<'_>, logits: &mut Vec<f32>) -> Result<(), ExecError> {
-            self.call()?.forward(batch, logits)
-        }
-
-        fn reserve_pages(&mut self, group: usize, n: usize) -> Result<(), ExecError> {
-            self.call()?.reserve_pages(group, n)
-        }
-
-        fn copy_page(&mut self, group: usize, from: PageId, to: PageId) {
-            self.device.as_mut().expect("a device").copy_page(group, from, to);
-        }
-
-        fn change_steps(&mut self, changes: &[(usize, StepChange)]) -> Result<(), ExecError> {
-            self.call()?.change_steps(changes)
-        }
-    }
+    use crate::testing::Wrapped;
 
     /// A model with windows, and the number of calls after which its device fails.
     fn failing_model() -> (Model, Arc<AtomicUsize>) {
@@ -365,11 +357,13 @@ mod tests {
             Options { threads: Some(1), batch: Some(256), context: Some(4096), ..Options::default() };
         let model = Model::from_gguf(gguf, &options, &|_, _| {}).unwrap();
         let calls_left = Arc::new(AtomicUsize::new(usize::MAX));
-        let failing = Failing { device: None, calls_left: Arc::clone(&calls_left) };
-        let mut state = model.state();
-        let device = std::mem::replace(&mut state.executor, Box::new(failing));
-        state.executor = Box::new(Failing { device: Some(device), calls_left: Arc::clone(&calls_left) });
-        drop(state);
+        let left = Arc::clone(&calls_left);
+        Wrapped::around(&mut model.state().executor, move |_| {
+            let error = ExecError::OutOfMemory { what: "a test", bytes: 1 };
+            let n = left.load(Ordering::Relaxed).checked_sub(1).ok_or(error)?;
+            left.store(n, Ordering::Relaxed);
+            Ok(())
+        });
         (model, calls_left)
     }
 
@@ -423,5 +417,47 @@ mod tests {
             session
         };
         fails_without_a_trace(truncated, 3 * 3);
+    }
+
+    /// A device in use, which the CPU can replace.
+    fn device_model() -> Model {
+        let shape = Shape::named("gemma3").expect("a generated model");
+        let gguf = Gguf::from_bytes(shape.gguf(Format::F32).unwrap()).unwrap();
+        let device = Arc::new(llamay_cpu::CpuBackend::new(None, 1));
+        let backend = Some(crate::CustomBackend(device));
+        let options = Options { threads: Some(1), batch: Some(64), backend, ..Options::default() };
+        Model::from_gguf(gguf, &options, &|_, _| {}).unwrap()
+    }
+
+    #[test]
+    fn a_lost_device_costs_time_and_no_session() {
+        let prompt = tokens(150);
+        let undisturbed = device_model();
+        let mut reference = undisturbed.session();
+        reference.feed(&prompt).unwrap();
+        for n_calls in 0..4 {
+            let model = device_model();
+            let (mut session, mut other) = (model.session(), model.session());
+            other.feed(&prompt[..40]).unwrap();
+            let mut fork = other.fork();
+            let mut left = n_calls;
+            Wrapped::around(&mut model.state().executor, move |call| {
+                if matches!(call, crate::testing::Call::Forward(_)) && left == 0 {
+                    return Err(ExecError::DeviceLost { device: "a test".to_owned(), why: "gone".to_owned() });
+                }
+                left -= usize::from(matches!(call, crate::testing::Call::Forward(_)));
+                Ok(())
+            });
+            session.feed(&prompt).unwrap();
+            assert_eq!(session.last_logits(), reference.last_logits(), "{n_calls}");
+            for other in [&mut other, &mut fork] {
+                other.feed(&prompt[40..]).unwrap();
+                assert_eq!(other.last_logits(), reference.last_logits(), "{n_calls}");
+            }
+            let notices = model.take_notices();
+            assert!(notices.len() == 1 && notices[0].contains("a test is lost: gone"), "{notices:?}");
+            drop((session, other, fork));
+            assert!(model.state().pages.iter().all(Pages::all_free));
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! What a backend answers and how its loaded half is driven.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use llamay_formats::Format;
 
-use crate::{Batch, KvType, Op, PageId, Plan, Profile, WeightId};
+use crate::{Batch, KvType, Op, PageId, Plan, Profile, SlotId, WeightId};
 
 /// Why a backend does not run a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,12 +48,21 @@ pub trait WeightSource: Send + Sync {
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 
 /// How to load a plan.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// Element type of the KV cache.
     pub kv: KvType,
     /// Read weights from their source as they are used, and keep no copy of them, for a model larger than memory.
     pub no_repack: bool,
+    /// Which steps this device is to run, one flag a step; `None` for all. Of the others it needs neither weights nor cache.
+    pub steps: Option<Arc<[bool]>>,
+}
+
+impl LoadOptions {
+    /// Whether the step is this device's.
+    pub fn has(&self, step: usize) -> bool {
+        self.steps.as_ref().is_none_or(|steps| steps.get(step) == Some(&true))
+    }
 }
 
 /// A compute device, before anything is loaded to it.
@@ -99,6 +109,16 @@ pub trait Executor: Send {
     ///
     /// The batch is valid: tokens are in the vocabulary and positions have pages that were reserved.
     fn forward(&mut self, batch: Batch<'_>, logits: &mut Vec<f32>) -> Result<(), ExecError>;
+
+    /// Runs some of the plan's steps over the batch, for a plan that several devices share: all before them have run, here
+    /// or elsewhere, and what they wrote and these read is in this device's slots.
+    fn run(&mut self, batch: Batch<'_>, steps: Range<usize>) -> Result<(), ExecError>;
+
+    /// The first `rows` rows of a slot.
+    fn read_slot(&mut self, slot: SlotId, rows: usize, values: &mut Vec<f32>) -> Result<(), ExecError>;
+
+    /// Writes the first rows of a slot; `values` is a whole number of rows.
+    fn write_slot(&mut self, slot: SlotId, values: &[f32]) -> Result<(), ExecError>;
 
     /// Makes sure that pages `0..n` exist in the cache layers of a group, which is an index of [`Plan::kv_groups`]; their
     /// old content stays.

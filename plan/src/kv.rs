@@ -3,7 +3,7 @@
 //! A token of a layer with a window sees no position before the window, so the layer's old pages can be used again. All
 //! layers of one window keep the same positions: they are a [`KvGroup`], with page numbers and tables of its own.
 
-use crate::{KV_PAGE, KvId, KvType, PageId, Plan};
+use crate::{KV_PAGE, KvId, KvType, Op, PageId, Plan};
 
 /// Positions behind the window that a layer keeps for a sequence, so that its last tokens can be taken back without
 /// computing the ones before them again.
@@ -94,6 +94,19 @@ impl Plan {
             groups[at].shapes.push(*layer);
         }
         groups
+    }
+
+    /// For each cache layer whether it is needed where these steps run: others may attend to it too, but not they alone.
+    pub fn kv_used(&self, steps: impl Fn(usize) -> bool) -> Vec<bool> {
+        let mut used = vec![true; self.kv.len()];
+        for mine in [false, true] {
+            for (_, step) in self.steps.iter().enumerate().filter(|(i, _)| steps(*i) == mine) {
+                if let Op::Attend { kv, .. } = &step.op {
+                    used[usize::from(kv.0)] = mine;
+                }
+            }
+        }
+        used
     }
 
     /// Bytes that one position takes in the cache, over all layers; those with a window give it back in time.

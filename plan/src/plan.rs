@@ -180,6 +180,12 @@ impl Plan {
         op.weights().into_iter().map(|w| self.weight_of(w).format).collect()
     }
 
+    /// Rows that a step runs over, of a batch of `n_tokens` of which `n_logits` want logits.
+    pub fn rows_before(&self, step: usize, n_tokens: usize, n_logits: usize) -> usize {
+        let selected = self.steps[..step].iter().any(|s| matches!(s.op, Op::Select { .. }));
+        if selected { n_logits } else { n_tokens }
+    }
+
     /// Positions beyond which the plan cannot run: the rows of the least table of learned positions.
     pub fn n_ctx_max(&self) -> Option<usize> {
         let tables = self.steps.iter().filter_map(|step| match step.op {

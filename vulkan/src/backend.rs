@@ -77,16 +77,24 @@ pub fn devices() -> Result<Vec<DeviceInfo>, OpenError> {
 }
 
 impl VulkanBackend {
-    /// The device of this number; or without one the best GPU, which software is not.
+    /// The device of this number; or without one the best that there is, software last.
     ///
     /// # Errors
     /// No loader, driver or such device; one that lacks something, or computes something else than it should.
     pub fn open(index: Option<usize>) -> Result<VulkanBackend, OpenError> {
-        let gpu = Gpu::open(index)?;
-        if index.is_none() && gpu.kind() == DeviceKind::Cpu {
-            return Err(OpenError::OnlySoftware(gpu.name().to_owned()));
+        VulkanBackend::of(Gpu::open(index)?)
+    }
+
+    /// The best GPU, which software is not.
+    ///
+    /// # Errors
+    /// As [`VulkanBackend::open`].
+    pub fn open_gpu() -> Result<VulkanBackend, OpenError> {
+        let gpu = Gpu::open(None)?;
+        match gpu.kind() {
+            DeviceKind::Cpu => Err(OpenError::OnlySoftware(gpu.name().to_owned())),
+            _ => VulkanBackend::of(gpu),
         }
-        VulkanBackend::of(gpu)
     }
 
     /// The backend of an opened device.

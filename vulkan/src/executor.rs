@@ -91,13 +91,14 @@ impl VulkanExecutor {
         let mut done = 0;
         let mut loader = Loader::new(gpu, &plan, &source);
         let mut steps = Vec::with_capacity(plan.steps.len());
-        for step in &plan.steps {
-            steps.push(load_step(&mut loader, &step.op)?);
+        for (i, step) in plan.steps.iter().enumerate() {
+            steps.push(if options.has(i) { load_step(&mut loader, &step.op)? } else { Loaded::Nothing });
             done += step.op.weights().iter().map(|w| plan.weight_of(*w).bytes() as u64).sum::<u64>();
             progress(done.min(total), total);
         }
         let mut grids = HashMap::new();
-        for weight in &plan.weights {
+        let mine = plan.steps.iter().enumerate().filter(|(i, _)| options.has(*i));
+        for weight in mine.flat_map(|(_, s)| s.op.weights()).map(|w| plan.weight_of(w)) {
             if let Some(words) = pack::grid(weight.format).filter(|_| !grids.contains_key(&weight.format)) {
                 grids.insert(weight.format, gpu.upload(&words).map_err(exec)?);
             }
@@ -107,10 +108,11 @@ impl VulkanExecutor {
             .iter()
             .map(|rope| Ok((gpu.upload(&rope.frequencies).map_err(exec)?, Scratch::default())))
             .collect();
+        let used = plan.kv_used(|step| options.has(step));
         Ok(VulkanExecutor {
             slots: Slots::new(&plan),
-            cache: KvCache::new(&plan, options.kv, |_| true),
-            inputs: InputBuffer::new(&plan, |_| true),
+            cache: KvCache::new(&plan, options.kv, |layer| used[layer]),
+            inputs: InputBuffer::new(&plan, |step| options.has(step)),
             skipped: vec![false; steps.len()],
             steps,
             acts: [Scratch::default(), Scratch::default()],
@@ -182,14 +184,8 @@ impl VulkanExecutor {
         let mut to = Recorder::new(commands);
         let plan = Arc::clone(&self.plan);
         self.record_angles(&mut to, inputs)?;
-        let mut n = inputs.n_tokens();
-        for (i, step) in plan.steps.iter().enumerate().take(steps.end) {
-            if i < steps.start {
-                if let Op::Select { .. } = step.op {
-                    n = inputs.n_logits();
-                }
-                continue;
-            }
+        let mut n = plan.rows_before(steps.start, inputs.n_tokens(), inputs.n_logits());
+        for (i, step) in plan.steps.iter().enumerate().take(steps.end).skip(steps.start) {
             if n == 0 {
                 break;
             }
@@ -247,24 +243,21 @@ impl VulkanExecutor {
         }
     }
 
-    /// Brings a batch to the device.
-    fn begin(&mut self, batch: &Batch<'_>) -> Result<Inputs, ExecError> {
+    /// Brings to the device what some steps need of a batch.
+    fn begin(&mut self, batch: &Batch<'_>, steps: Range<usize>) -> Result<Inputs, ExecError> {
         let inputs = Inputs::of(batch, self.cache.n_groups());
         self.reserve(batch, &inputs).map_err(|e| self.exec(e))?;
-        self.inputs.write(&self.plan, &self.source, &self.cache, batch)?;
+        self.inputs.write(&self.plan, &self.source, &self.cache, batch, steps)?;
         Ok(inputs)
     }
 
     /// Runs step by step, to find the first that gives a value that is not finite.
     fn find_not_finite(&mut self, batch: &Batch<'_>) -> Result<(), ExecError> {
-        let inputs = self.begin(batch)?;
         let plan = Arc::clone(&self.plan);
-        let mut n = inputs.n_tokens();
+        let inputs = self.begin(batch, 0..plan.steps.len())?;
         for (i, step) in plan.steps.iter().enumerate() {
             self.run_steps(&inputs, i..i + 1).map_err(|e| self.exec(e))?;
-            if let Op::Select { .. } = step.op {
-                n = inputs.n_logits();
-            }
+            let n = plan.rows_before(i + 1, inputs.n_tokens(), inputs.n_logits());
             for out in step.op.outputs().into_iter().filter(|_| !self.skipped[i]) {
                 let mut values = Vec::new();
                 self.read_rows(out, n, &mut values)?;
@@ -350,8 +343,9 @@ fn load_step(loader: &mut Loader<'_>, op: &Op) -> Result<Loaded, ExecError> {
 
 impl Executor for VulkanExecutor {
     fn forward(&mut self, batch: Batch<'_>, logits: &mut Vec<f32>) -> Result<(), ExecError> {
-        let inputs = self.begin(&batch)?;
-        self.run_steps(&inputs, 0..self.plan.steps.len()).map_err(|e| self.exec(e))?;
+        let all = 0..self.plan.steps.len();
+        let inputs = self.begin(&batch, all.clone())?;
+        self.run_steps(&inputs, all).map_err(|e| self.exec(e))?;
         logits.resize(self.slots.width(self.plan.logits) * inputs.n_logits(), 0.0);
         if let Some(buffer) = self.logits.buffer() {
             buffer.read(0, bytemuck::cast_slice_mut(logits)).map_err(|e| self.exec(e))?;
@@ -361,6 +355,26 @@ impl Executor for VulkanExecutor {
             self.find_not_finite(&batch)?;
         }
         Ok(())
+    }
+
+    fn run(&mut self, batch: Batch<'_>, steps: Range<usize>) -> Result<(), ExecError> {
+        let inputs = self.begin(&batch, steps.clone())?;
+        self.run_steps(&inputs, steps).map_err(|e| self.exec(e))
+    }
+
+    fn read_slot(&mut self, slot: SlotId, rows: usize, values: &mut Vec<f32>) -> Result<(), ExecError> {
+        self.read_rows(slot, rows, values)
+    }
+
+    fn write_slot(&mut self, slot: SlotId, values: &[f32]) -> Result<(), ExecError> {
+        let rows = values.len() / self.slots.width(slot).max(1);
+        if self.slots.reserve(&self.gpu, slot, rows).map_err(|e| self.exec(e))? {
+            self.recorded.clear();
+        }
+        match self.slots.buffer_mut(slot) {
+            Some(buffer) => buffer.write(0, bytemuck::cast_slice(values)).map_err(|e| e.exec(self.gpu.name())),
+            None => Ok(()),
+        }
     }
 
     fn reserve_pages(&mut self, group: usize, n: usize) -> Result<(), ExecError> {

@@ -1,5 +1,6 @@
 //! What a forward call brings to the device, in one buffer that the host writes: tokens, page tables, embeddings.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use llamay_plan::{Batch, ExecError, Index, NO_PAGE, Op, Plan, WeightSource};
@@ -136,13 +137,14 @@ impl InputBuffer {
         self.buffer.reserve(gpu, bytes + bytes / 4 + 4096, Use::ToDevice)
     }
 
-    /// Writes a batch. `with_embeddings` where the embedding steps are to run.
+    /// Writes a batch, with the rows of the embedding steps that are to run.
     pub(crate) fn write(
         &mut self,
         plan: &Plan,
         source: &Arc<dyn WeightSource>,
         cache: &KvCache,
         batch: &Batch<'_>,
+        steps: Range<usize>,
     ) -> Result<(), ExecError> {
         let at = self.at.clone();
         let Some(buffer) = self.buffer.buffer_mut() else { return Ok(()) };
@@ -177,7 +179,7 @@ impl InputBuffer {
                 n_pages += 1;
             }
         }
-        for ((step, width), at) in self.embeds.iter().zip(&at.embeds) {
+        for ((step, width), at) in self.embeds.iter().zip(&at.embeds).filter(|((i, _), _)| steps.contains(i)) {
             let Op::Embed { weight, index, out: _, scale } = &plan.steps[*step].op else { continue };
             let rows = &mut bytes[*at..*at + 4 * width * batch.tokens.len()];
             embed(plan, source, batch, *weight, *index, *scale, bytemuck::cast_slice_mut(rows))?;

@@ -239,12 +239,16 @@ fn halves_are_decoded_and_rounded_exactly() {
     x.extend(numbers(1_000_000));
     x.retain(|b| b & 0x7f80_0000 != 0 || b & 0x7f_ffff == 0);
     let got = on_device(&gpu, Function::F32ToF16, &x, &[]);
+    // The host refuses what is infinite as a half, which 65520, the middle between the last two, is the least to be.
+    let fits = |x: f32| x.abs() < 65520.0;
     let values: Vec<f32> = x.iter().map(|b| f32::from_bits(*b)).collect();
+    let finite: Vec<f32> = values.iter().map(|x| if fits(*x) { *x } else { 0.0 }).collect();
     let mut bytes = vec![0; 2 * x.len()];
-    Format::F16.encode(&values, None, &mut bytes).unwrap();
+    Format::F16.encode(&finite, None, &mut bytes).unwrap();
     for ((x, got), want) in values.iter().zip(&got).zip(bytes.as_chunks().0) {
-        let want = u32::from(u16::from_le_bytes(*want));
-        let same = *got == want || (x.is_nan() && got & 0x7fff > 0x7c00);
+        let infinity = 0x7c00 | x.to_bits() >> 16 & 0x8000;
+        let want = if fits(*x) { u32::from(u16::from_le_bytes(*want)) } else { infinity };
+        let same = if x.is_nan() { got & 0x7fff > 0x7c00 } else { *got == want };
         assert!(same, "{:#010x} as a half is {got:#06x}, not {want:#06x}", x.to_bits());
     }
 }

@@ -134,7 +134,7 @@ fn norms_have_the_bits_of_the_contract() {
             let (rows, parts) = ([1, 3][case % 2], [1, 2, 5][case % 3]);
             for (given, weight_parts) in [(0, 1), (1, 1), (2, 1), (3, 1), (1, parts), (3, parts)] {
                 let (weighted, biased) = (given & 1 != 0, given & 2 != 0);
-                let in_place = random.next() % 2 == 0;
+                let in_place = random.next().is_multiple_of(2);
                 let eps = [1e-5, 1e-6, 1e-12][case % 3];
                 let mut x = random.row(rows * parts * len, [1.0, 1e-4, 1000.0][case % 3]);
                 // A row of equal numbers, and one with zeros of both signs.
@@ -208,7 +208,8 @@ fn a_norm_keeps_a_nan_and_an_infinity() {
 fn rotation_turns_both_kinds_of_pairs_and_leaves_the_rest() {
     let Some(gpu) = device() else { return };
     let mut random = Random(3);
-    for (heads, head_dim, half, rows) in [(1, 2, 1, 1), (3, 64, 32, 2), (9, 64, 16, 3), (5, 80, 37, 1), (32, 128, 64, 4)]
+    for (heads, head_dim, half, rows) in
+        [(1, 2, 1, 1), (3, 64, 32, 2), (9, 64, 16, 3), (5, 80, 37, 1), (32, 128, 64, 4)]
     {
         for interleaved in [false, true] {
             let width = heads * head_dim;
@@ -281,7 +282,8 @@ fn angles_are_those_of_position_times_frequency() {
 
 /// Pairs of all special numbers, and random ones of every magnitude and of ordinary ones.
 fn pairs() -> (Vec<f32>, Vec<f32>) {
-    let mut special = vec![0.0, f32::INFINITY, f32::NAN, f32::MIN_POSITIVE, f32::MAX, 1.0, 2.0, 0.5, 1e-30, 1e30];
+    let mut special =
+        vec![0.0, f32::INFINITY, f32::NAN, f32::MIN_POSITIVE, f32::MAX, 1.0, 2.0, 0.5, 1e-30, 1e30];
     special.extend([1e-6, 6.999_999_5, 7.0, 7.000_000_5, 10.0, 87.3, 88.3, 88.8, 0.9375, 3.95, 5.6, 3e38]);
     special.extend(special.clone().iter().map(|v| -v));
     let (mut x, mut y) = (Vec::new(), Vec::new());
@@ -444,7 +446,11 @@ fn routes_choose_the_experts_of_the_contract() {
             let mut x = random.row(rows * n_expert, 6.0);
             for (row, x) in x.chunks_exact_mut(n_expert).enumerate() {
                 let mut some = |value: f32, odds: u32| {
-                    x.iter_mut().for_each(|v| if random.next().is_multiple_of(odds) { *v = value });
+                    x.iter_mut().for_each(|v| {
+                        if random.next().is_multiple_of(odds) {
+                            *v = value
+                        }
+                    });
                 };
                 match row {
                     // Ties, of all and of some; zeros of both signs.

@@ -175,7 +175,7 @@ const HEAD_DIM: usize = 20;
 /// A cache of one head and one full page; `None` where memory is short.
 fn page(kv: KvType, random: &mut Sequence) -> Option<KvCache> {
     let plan = Plan { kv: vec![KvLayer { heads: 1, head_dim: HEAD_DIM, window: None }], ..Plan::default() };
-    let mut cache = KvCache::new(&plan, kv);
+    let mut cache = KvCache::new(&plan, kv, |_| true);
     cache.reserve(0, 1).ok()?;
     for at in 0..KV_PAGE {
         cache.store(0, 0, at, &random.floats(HEAD_DIM), &random.floats(HEAD_DIM));

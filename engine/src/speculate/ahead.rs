@@ -131,40 +131,11 @@ mod tests {
     use llamay_formats::Format;
     use llamay_gguf::Gguf;
     use llamay_model::shapes::Shape;
-    use llamay_plan::{Batch, ExecError, Executor, PageId, StepChange};
+    use llamay_plan::ExecError;
 
     use crate::sampling::SamplingParams;
+    use crate::testing::{Call, Wrapped};
     use crate::{Cancel, DraftOptions, GenerateOptions, Model, Options, Speculator};
-
-    /// A device that fails when it gets a few tokens at once, as where one of them has a bad weight.
-    struct FailsOnGuesses(Option<Box<dyn Executor>>);
-
-    impl FailsOnGuesses {
-        fn device(&mut self) -> &mut dyn Executor {
-            &mut **self.0.as_mut().expect("a device")
-        }
-    }
-
-    impl Executor for FailsOnGuesses {
-        fn forward(&mut self, batch: Batch<'_>, logits: &mut Vec<f32>) -> Result<(), ExecError> {
-            if (2..10).contains(&batch.tokens.len()) {
-                return Err(ExecError::OutOfMemory { what: "a test", bytes: 1 });
-            }
-            self.device().forward(batch, logits)
-        }
-
-        fn reserve_pages(&mut self, group: usize, n: usize) -> Result<(), ExecError> {
-            self.device().reserve_pages(group, n)
-        }
-
-        fn copy_page(&mut self, group: usize, from: PageId, to: PageId) {
-            self.device().copy_page(group, from, to);
-        }
-
-        fn change_steps(&mut self, changes: &[(usize, StepChange)]) -> Result<(), ExecError> {
-            self.device().change_steps(changes)
-        }
-    }
 
     #[test]
     fn a_guess_that_cannot_be_computed_is_no_error() {
@@ -174,8 +145,11 @@ mod tests {
             Model::from_gguf(gguf, &Options { threads: Some(1), ..Options::default() }, &|_, _| {}).unwrap()
         };
         let (whole, failing) = (load(), load());
-        let device = std::mem::replace(&mut failing.state().executor, Box::new(FailsOnGuesses(None)));
-        failing.state().executor = Box::new(FailsOnGuesses(Some(device)));
+        // A device that fails when it gets a few tokens at once, as where one of them has a bad weight.
+        Wrapped::around(&mut failing.state().executor, |call| match call {
+            Call::Forward(2..10) => Err(ExecError::OutOfMemory { what: "a test", bytes: 1 }),
+            Call::Forward(_) | Call::Other => Ok(()),
+        });
         let options = GenerateOptions {
             max_tokens: Some(30),
             sampling: SamplingParams::greedy(),

@@ -13,7 +13,7 @@ const HEAD_DIMS: [usize; 8] = [1, 20, 32, 64, 80, 96, 128, 256];
 /// A page of random keys and values of one head. What lies in its last position, which nobody may see, is no number.
 fn page(random: &mut Random, head_dim: usize, kind: KvType) -> KvCache {
     let plan = Plan { kv: vec![KvLayer { heads: 1, head_dim, window: None }], ..Plan::default() };
-    let mut cache = KvCache::new(&plan, kind);
+    let mut cache = KvCache::new(&plan, kind, |_| true);
     cache.reserve(0, 1).expect("a page");
     for at in 0..KV_PAGE {
         let mut k = random.floats(head_dim);
@@ -137,7 +137,7 @@ fn quantised_caches_attend_to_what_was_stored() {
     for (kind, tolerance) in [(KvType::Q8_0, 0.006), (KvType::Q4_0, 0.12)] {
         for head_dim in HEAD_DIMS {
             let plan = Plan { kv: vec![KvLayer { heads: 2, head_dim, window: None }], ..Plan::default() };
-            let mut cache = KvCache::new(&plan, kind);
+            let mut cache = KvCache::new(&plan, kind, |_| true);
             cache.reserve(0, 2).expect("two pages");
             let rows: Vec<[Vec<f32>; 2]> =
                 (0..KV_PAGE).map(|_| [(); 2].map(|()| random.floats(2 * head_dim))).collect();
