@@ -33,11 +33,10 @@ build-metal: ## (not built yet) Apple GPUs
 build-cuda: ## (not built yet) NVIDIA GPUs
 	@echo "make build-cuda: not built yet: there is no CUDA backend; 'make build' runs models on the CPU" >&2; exit 2
 
-build-vulkan: ## (not built yet) Any GPU with a Vulkan driver
-	@echo "make build-vulkan: not built yet: there is no Vulkan backend; 'make build' runs models on the CPU" >&2; exit 2
+build-vulkan: ## Build with the Vulkan backend: any GPU, whose driver is found at run time
+	$(CARGO) build --release --locked -p llamay --features vulkan
 
-build-gpu: ## (not built yet) CUDA and Vulkan together
-	@echo "make build-gpu: not built yet: there is no GPU backend; 'make build' runs models on the CPU" >&2; exit 2
+build-gpu: build-vulkan ## Build with every GPU backend that there is for Linux and Windows: Vulkan
 
 cross: ## Build for Linux, macOS and Windows on x86-64 and AArch64; check what cannot be linked here
 	tools/cross/all.sh desktop

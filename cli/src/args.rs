@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use llamay_engine::gguf::Gguf;
-use llamay_engine::{AdapterFile, KvType, MAX_THREADS, Model, Options};
+use llamay_engine::{AdapterFile, DeviceChoice, KvType, MAX_THREADS, Model, Options};
 
 use crate::error::CliError;
 use crate::{
-    bench, completions, inspect, logits, output, perplexity, quantize, run, tokenize, verify, version,
+    bench, completions, devices, inspect, logits, output, perplexity, quantize, run, tokenize, verify,
+    version,
 };
 
 const AFTER_HELP: &str = "\
@@ -19,7 +20,7 @@ Environment:
   LLAMAY_ISA=NAME          The most capable CPU kernels to use; `llamay version` lists the names
   LLAMAY_BACKEND=portable  Run the portable reference kernels
   LLAMAY_NO_REPACK=1       As --no-repack
-  LLAMAY_GPU=off|auto      GPU use; this build has no GPU backend
+  LLAMAY_GPU=NAME          As --device; off for the CPU alone
 
 Results go to standard output, everything else to standard error.
 Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
@@ -45,6 +46,7 @@ pub(crate) enum Command {
     Inspect(inspect::Args),
     Verify(verify::Args),
     Quantize(quantize::Args),
+    Devices(devices::Args),
     Version(version::Args),
     Completions(completions::Args),
 }
@@ -65,11 +67,39 @@ pub(crate) struct RunOptions {
     /// Element type of the KV cache
     #[arg(long, value_name = "TYPE", default_value = "f16")]
     pub(crate) kv_type: Kv,
+    #[command(flatten)]
+    pub(crate) device: Device,
     /// Read weights from the file as they are used, for a model larger than memory; slower
     #[arg(long)]
     pub(crate) no_repack: bool,
     #[command(flatten)]
     pub(crate) adapters: Adapters,
+}
+
+/// The options that choose a device.
+#[derive(clap::Args)]
+pub(crate) struct Device {
+    /// auto, off, or a name that `llamay devices` lists [default: LLAMAY_GPU, or the best GPU]
+    #[arg(long, value_name = "NAME", value_parser = device)]
+    pub(crate) device: Option<DeviceChoice>,
+    /// Layers that run on the GPU, the last ones first [default: as many as its memory holds]
+    #[arg(long, value_name = "N")]
+    pub(crate) gpu_layers: Option<u32>,
+}
+
+fn device(text: &str) -> Result<DeviceChoice, String> {
+    DeviceChoice::parse(text).map_err(|wanted| format!("use one of: {wanted}"))
+}
+
+impl Device {
+    /// The options with what was chosen.
+    pub(crate) fn choose(&self, options: Options) -> Options {
+        Options {
+            device: self.device.clone().unwrap_or(options.device),
+            gpu_layers: self.gpu_layers.or(options.gpu_layers),
+            ..options
+        }
+    }
 }
 
 /// The option that names LoRA adapters.
@@ -128,7 +158,7 @@ impl From<Kv> for KvType {
 impl RunOptions {
     /// The engine's options: the environment's, then the flags'.
     pub(crate) fn options(&self) -> Result<Options, CliError> {
-        let env = Options::from_env()?;
+        let env = self.device.choose(Options::from_env()?);
         Ok(Options {
             threads: self.threads.or(env.threads),
             context: self.ctx_size.or(env.context),
@@ -181,6 +211,11 @@ pub(crate) fn load(label: &str, gguf: Gguf, options: &Options) -> Result<Model, 
     model.adapters().iter().for_each(|adapter| output::note(&adapter.to_string()));
     model.warnings().iter().for_each(|warning| output::note(&format!("warning: {label}{warning}")));
     Ok(model)
+}
+
+/// Says on standard error what has happened to the model's device since this was last called.
+pub(crate) fn tell_notices(model: &Model) {
+    model.take_notices().iter().for_each(|notice| output::note(&format!("warning: {notice}")));
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::time::Duration;
 use llamay_engine::tokenizer::template::Message;
 use llamay_engine::{Cancel, Chat, Finish, GenerateOptions, Stats};
 
+use crate::args::tell_notices;
 use crate::error::CliError;
 use crate::run::{self, Printer};
 use crate::{generation, output};
@@ -104,6 +105,7 @@ impl Conversation {
         let mut printer = Printer::new(&cancel);
         let reply = self.chat.say(text, &self.options, &cancel, &mut |text| printer.text(text));
         printer.finish()?;
+        tell_notices(self.chat.session().model());
         // Each answer draws other numbers, and the same ones in the same chat.
         self.options.sampling.seed = self.options.sampling.seed.map(|s| s.wrapping_add(1));
         let reply = match reply {

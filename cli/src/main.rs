@@ -7,6 +7,7 @@ mod args;
 mod bench;
 mod chat;
 mod completions;
+mod devices;
 mod error;
 mod generation;
 mod inspect;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Quantize(args) => quantize::run(&args),
+        Command::Devices(args) => devices::run(&args),
         Command::Version(args) => version::run(&args),
         Command::Completions(args) => completions::run(&args),
     };

@@ -73,6 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
         }
     });
     bar.finish_and_clear();
+    args::tell_notices(&model);
     let result = result?;
     if args.json || args.output == Format::Json {
         return output::print_json(&json!({

@@ -216,6 +216,7 @@ fn one_shot(
         (reply.generation, reply.dropped)
     };
     printer.finish()?;
+    args::tell_notices(model);
     if args.json {
         output::print_json(&as_json(&generation, dropped, seed, *load_time))?;
     }

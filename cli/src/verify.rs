@@ -36,8 +36,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TYPE", default_value = "f16")]
     kv_type: Kv,
     #[command(flatten)]
+    device: args::Device,
+    #[command(flatten)]
     adapters: Adapters,
-    /// Print one object: equal, n_prompt, checks (isa, threads, mode, equal, difference)
+    /// Print one object: equal, n_prompt, checks (kernels, threads, mode, equal, difference)
     #[arg(long)]
     json: bool,
 }
@@ -53,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
         batch: Some(args.n_prompt),
         kv: args.kv_type.into(),
         adapters: args.adapters.lora.clone(),
-        ..Options::from_env()?
+        ..args.device.choose(Options::from_env()?)
     };
     for isa in kernel_sets(&options) {
         // The engine then runs a lesser set in its place.
@@ -61,13 +63,14 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
             output::note(&format!("warning: the {} kernels are not tried: {what}", isa.name()));
         }
     }
+    // The device's checks, if there is one, come on top.
     let n_checks = kernel_sets(&options).len() * threads * Mode::ALL.len();
     let bar = output::bar(n_checks as u64, "[{bar:30}] {pos}/{len} {msg}");
     let open = || Ok(Gguf::open(&args.model)?);
     let prompt = |model: &Model| prompt(model, args.n_prompt);
     let checks = verify(&open, &prompt, &options, threads, &mut |check: &Check| {
         bar.inc(1);
-        bar.set_message(format!("{}, {} threads", check.isa, check.threads));
+        bar.set_message(format!("{}, {} threads", check.kernels, check.threads));
     });
     bar.finish_and_clear();
     let checks = checks?;
@@ -95,7 +98,7 @@ fn as_json(checks: &[Check], n_prompt: usize) -> serde_json::Value {
         let difference =
             c.difference.map(|(position, token)| json!({ "position": position, "token": token }));
         json!({
-            "isa": c.isa,
+            "kernels": c.kernels,
             "threads": c.threads,
             "mode": c.mode.name(),
             "equal": c.difference.is_none(),
@@ -111,8 +114,8 @@ fn as_table(checks: &[Check]) -> String {
     let mut rows = vec![vec!["kernels".to_owned(), "threads".to_owned()]];
     rows[0].extend(Mode::ALL.iter().map(|m| m.name().to_owned()));
     for (i, check) in checks.iter().enumerate() {
-        if i == 0 || (checks[i - 1].isa, checks[i - 1].threads) != (check.isa, check.threads) {
-            rows.push(vec![check.isa.to_owned(), check.threads.to_string()]);
+        if i == 0 || (&checks[i - 1].kernels, checks[i - 1].threads) != (&check.kernels, check.threads) {
+            rows.push(vec![check.kernels.clone(), check.threads.to_string()]);
         }
         let cell = match check.difference {
             None if i == 0 => "reference".to_owned(),
@@ -130,8 +133,8 @@ fn as_table(checks: &[Check]) -> String {
 mod tests {
     use super::*;
 
-    fn check(isa: &'static str, mode: Mode, difference: Option<(usize, usize)>) -> Check {
-        Check { isa, threads: 1, mode, difference }
+    fn check(kernels: &str, mode: Mode, difference: Option<(usize, usize)>) -> Check {
+        Check { kernels: kernels.to_owned(), threads: 1, mode, difference }
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use llamay_cpu::CpuBackend;
 use llamay_cpu::pool::Topology;
 use llamay_engine::quantize::Recipe;
-use llamay_engine::{Isa, Options};
+use llamay_engine::{Device, Isa, Options, gpu_backends};
 use llamay_formats::Format;
 use serde_json::{Value, json};
 
 use crate::error::CliError;
-use crate::output;
+use crate::{devices, output};
 
 const AFTER_HELP: &str = "\
 Example:
@@ -23,9 +23,22 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Backends that the design has and this build has not.
+/// GPU backends that the design has.
 const GPUS: [&str; 3] = ["cuda", "vulkan", "metal"];
 const NOT_COMPILED_IN: &str = "not compiled in";
+
+/// What a GPU backend finds on this machine: devices, or why there are none.
+type Gpu = (&'static str, Result<Vec<Device>, String>);
+
+/// Each GPU backend, whether this build carries it or not.
+fn gpus() -> Vec<Gpu> {
+    let mut found = llamay_engine::devices();
+    let of = |name: &'static str| {
+        let at = found.iter().position(|(n, _)| *n == name);
+        at.map_or_else(|| (name, Err(NOT_COMPILED_IN.to_owned())), |at| found.swap_remove(at))
+    };
+    GPUS.map(of).into()
+}
 
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let options = Options::from_env()?;
@@ -34,10 +47,11 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let tests = self_tests(options.isa);
     let topology = Topology::of_this_process();
     let threads = options.threads.unwrap_or_else(|| topology.threads());
+    let gpus = gpus();
     if args.json {
-        output::print_json(&as_json(&cpu, &tests, &topology, threads))
+        output::print_json(&as_json(&cpu, &tests, &topology, threads, &gpus))
     } else {
-        output::print(&as_text(&cpu, &tests, &topology, threads))
+        output::print(&as_text(&cpu, &tests, &topology, threads, &gpus))
     }
 }
 
@@ -55,21 +69,28 @@ fn target() -> String {
     format!("{}-{}{env}", std::env::consts::ARCH, std::env::consts::OS)
 }
 
-fn as_json(cpu: &CpuBackend, tests: &SelfTests, topology: &Topology, threads: usize) -> Value {
+fn as_json(cpu: &CpuBackend, tests: &SelfTests, topology: &Topology, threads: usize, gpus: &[Gpu]) -> Value {
     let isa_names = |isas: &[Isa]| isas.iter().map(|i| i.name()).collect::<Vec<_>>();
     let formats = Format::ALL.iter().map(|f| {
         json!({ "name": f.name(), "decode": true, "quantize": Recipe::makes(*f), "kernels": cpu.isa_for(*f).name() })
     });
     let architectures =
         llamay_model::ARCHITECTURES.iter().map(|a| json!({ "name": a.name, "models": a.models }));
-    let gpus: Vec<Value> = GPUS
+    let gpus: Vec<Value> = gpus
         .iter()
-        .map(|name| json!({ "name": name, "available": false, "reason": NOT_COMPILED_IN }))
+        .map(|(name, found)| match found {
+            Ok(devices) => json!({
+                "name": name,
+                "available": devices.iter().any(|d| d.self_test.is_ok()),
+                "devices": devices.iter().map(devices::as_json).collect::<Vec<_>>(),
+            }),
+            Err(why) => json!({ "name": name, "available": false, "reason": why }),
+        })
         .collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "target": target(),
-        "features": [],
+        "features": gpu_backends(),
         "cpu": {
             "isa": cpu.isa().name(),
             "isas": isa_names(&Isa::available()),
@@ -92,16 +113,19 @@ fn as_json(cpu: &CpuBackend, tests: &SelfTests, topology: &Topology, threads: us
     })
 }
 
-fn as_text(cpu: &CpuBackend, tests: &SelfTests, topology: &Topology, threads: usize) -> String {
+fn as_text(cpu: &CpuBackend, tests: &SelfTests, topology: &Topology, threads: usize, gpus: &[Gpu]) -> String {
     let names = |isas: &[Isa]| isas.iter().map(|i| i.name()).collect::<Vec<_>>().join(", ");
     let mut rows = vec![
         vec!["target".to_owned(), target()],
-        vec!["features".to_owned(), "none".to_owned()],
+        vec![
+            "features".to_owned(),
+            if gpu_backends().is_empty() { "none".to_owned() } else { gpu_backends().join(", ") },
+        ],
         vec!["cpu".to_owned(), format!("{} kernels, of {}", cpu.isa().name(), names(&Isa::available()))],
         vec!["self-test".to_owned(), self_tests_text(tests)],
         vec!["threads".to_owned(), threads_text(topology, threads)],
     ];
-    rows.extend(GPUS.iter().map(|gpu| vec![(*gpu).to_owned(), NOT_COMPILED_IN.to_owned()]));
+    rows.extend(gpus.iter().map(|(name, found)| vec![(*name).to_owned(), gpu_text(found)]));
     let models = |a: &llamay_model::Architecture| format!("{} ({})", a.name, a.models);
     let architectures: Vec<String> = llamay_model::ARCHITECTURES.iter().map(models).collect();
     rows.push(vec!["architectures".to_owned(), architectures.join(", ")]);
@@ -125,6 +149,23 @@ fn threads_text(topology: &Topology, threads: usize) -> String {
         topology.to_string()
     } else {
         format!("{threads} (LLAMAY_THREADS; by default {topology})")
+    }
+}
+
+/// A GPU backend's devices in a line, or why there are none.
+fn gpu_text(found: &Result<Vec<Device>, String>) -> String {
+    let devices = match found {
+        Ok(devices) => devices,
+        Err(why) => return why.clone(),
+    };
+    let text = |d: &Device| match &d.self_test {
+        Ok(()) => format!("{} ({}, {}, self-test passed)", d.name, d.description, d.kind),
+        Err(why) => format!("{} ({}, {}) is not used: {why}", d.name, d.description, d.kind),
+    };
+    if devices.is_empty() {
+        "no device".to_owned()
+    } else {
+        devices.iter().map(text).collect::<Vec<_>>().join("; ")
     }
 }
 

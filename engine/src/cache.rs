@@ -21,7 +21,11 @@ pub(crate) struct SessionCache {
 
 impl SessionCache {
     pub(crate) fn new(n_groups: usize, epoch: u64) -> SessionCache {
-        SessionCache { len: 0, epoch, tables: std::iter::repeat_with(Table::default).take(n_groups).collect() }
+        SessionCache {
+            len: 0,
+            epoch,
+            tables: std::iter::repeat_with(Table::default).take(n_groups).collect(),
+        }
     }
 
     /// The next token's position.

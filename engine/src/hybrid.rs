@@ -3,9 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use llamay_plan::{
-    Batch, ExecError, Executor, PageId, Placement, Plan, Profile, SlotId, StepChange, Tier,
-};
+use llamay_plan::{Batch, ExecError, Executor, PageId, Placement, Plan, Profile, SlotId, StepChange, Tier};
 
 /// Where a step runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

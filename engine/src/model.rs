@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use llamay_cpu::CpuBackend;
 use llamay_gguf::Gguf;
 use llamay_model::PlanOptions;
-use llamay_plan::{Backend, ExecError, Executor, KvType, LoadOptions, Placement, Plan, Profile, WeightSource};
+use llamay_plan::{
+    Backend, ExecError, Executor, KvType, LoadOptions, Placement, Plan, Profile, WeightSource,
+};
 use llamay_tokenizer::Tokenizer;
 use llamay_tokenizer::template::ChatTemplate;
 

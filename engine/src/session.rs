@@ -443,7 +443,10 @@ mod tests {
             let mut left = n_calls;
             Wrapped::around(&mut model.state().executor, move |call| {
                 if matches!(call, crate::testing::Call::Forward(_)) && left == 0 {
-                    return Err(ExecError::DeviceLost { device: "a test".to_owned(), why: "gone".to_owned() });
+                    return Err(ExecError::DeviceLost {
+                        device: "a test".to_owned(),
+                        why: "gone".to_owned(),
+                    });
                 }
                 left -= usize::from(matches!(call, crate::testing::Call::Forward(_)));
                 Ok(())

@@ -3,13 +3,13 @@
 use llamay_cpu::Isa;
 use llamay_gguf::Gguf;
 
-use crate::{Error, Feed, Logits, Model, Options};
+use crate::{CustomBackend, DeviceChoice, Error, Feed, Logits, Model, Options, devices};
 
 /// One way of running the prompt, and whether its logits are the reference's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// The kernel set.
-    pub isa: &'static str,
+    /// The kernel set, or the device.
+    pub kernels: String,
     /// Threads.
     pub threads: usize,
     /// How the prompt was cut.
@@ -94,7 +94,8 @@ pub fn kernel_sets(options: &Options) -> Vec<Isa> {
 }
 
 /// Runs `prompt` through every one of the [`kernel_sets`], every thread count from 1 to `max_threads`, and every
-/// [`Mode`]; the first run, portable with one thread and whole, is the reference. `open` opens the file anew for each
+/// [`Mode`], and so on the device that the options choose, if there is one; the first run, portable with one thread and
+/// whole, is the reference. `open` opens the file anew for each
 /// kernel set and thread count; `report` hears each result as it comes.
 ///
 /// # Errors
@@ -106,21 +107,38 @@ pub fn verify(
     max_threads: usize,
     report: &mut dyn FnMut(&Check),
 ) -> Result<Vec<Check>, Error> {
+    let on_cpu = |isa: Isa, threads: usize| {
+        let options = Options {
+            isa: Some(isa),
+            threads: Some(threads),
+            device: DeviceChoice::Cpu,
+            backend: None,
+            ..options.clone()
+        };
+        (isa.name().to_owned(), threads, options)
+    };
+    let mut runs: Vec<(String, usize, Options)> = Vec::new();
+    for isa in kernel_sets(options) {
+        runs.extend((1..=max_threads).map(|threads| on_cpu(isa, threads)));
+    }
+    if let Some(device) = devices::open(&options.device)? {
+        let threads = Some(max_threads);
+        let name = device.name();
+        let options = Options { threads, backend: Some(CustomBackend(device)), ..options.clone() };
+        runs.push((name, max_threads, options));
+    }
     let mut checks = Vec::new();
     let mut reference: Option<Vec<f32>> = None;
-    for isa in kernel_sets(options) {
-        for threads in 1..=max_threads {
-            let options = Options { isa: Some(isa), threads: Some(threads), ..options.clone() };
-            let model = Model::from_gguf(open()?, &options, &|_, _| {})?;
-            let prompt = prompt(&model);
-            for mode in Mode::ALL {
-                let got = logits(&model, &prompt, mode)?;
-                let reference = reference.get_or_insert_with(|| got.clone());
-                let difference = difference(&got, reference, model.n_vocab());
-                let check = Check { isa: isa.name(), threads, mode, difference };
-                report(&check);
-                checks.push(check);
-            }
+    for (kernels, threads, options) in runs {
+        let model = Model::from_gguf(open()?, &options, &|_, _| {})?;
+        let prompt = prompt(&model);
+        for mode in Mode::ALL {
+            let got = logits(&model, &prompt, mode)?;
+            let reference = reference.get_or_insert_with(|| got.clone());
+            let difference = difference(&got, reference, model.n_vocab());
+            let check = Check { kernels: kernels.clone(), threads, mode, difference };
+            report(&check);
+            checks.push(check);
         }
     }
     Ok(checks)

@@ -89,7 +89,8 @@ impl Gpu {
             return Err(lacks(what));
         }
         let family = physical.queue_family.unwrap_or_default();
-        let queues = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0])];
+        let queues =
+            [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0])];
         let mut extensions = Vec::new();
         let mut address =
             vk::PhysicalDeviceBufferDeviceAddressFeatures::default().buffer_device_address(true);
@@ -106,9 +107,8 @@ impl Gpu {
         // SAFETY: the physical device is the driver's, and all structures live until the call returns.
         let device = unsafe { driver.instance.create_device(physical.handle, &info, None) }
             .map_err(failed("creating the device"))?;
-        let push = [vk::PushConstantRange::default()
-            .stage_flags(vk::ShaderStageFlags::COMPUTE)
-            .size(PUSH_BYTES)];
+        let push =
+            [vk::PushConstantRange::default().stage_flags(vk::ShaderStageFlags::COMPUTE).size(PUSH_BYTES)];
         let layout = vk::PipelineLayoutCreateInfo::default().push_constant_ranges(&push);
         // SAFETY: the device is alive; a failure leaves it to be destroyed.
         let layout = match unsafe { device.create_pipeline_layout(&layout, None) } {
@@ -199,13 +199,30 @@ impl Gpu {
     /// # Panics
     /// If there is no kernel of that name.
     pub fn kernel(&self, name: &str, constants: &[u32]) -> Result<Kernel, DeviceError> {
+        self.made(name, constants, || shaders::module(name).unwrap_or_else(|| panic!("no kernel {name}")))
+    }
+
+    /// A kernel that is none of the backend's own, from its SPIR-V, under a name of its own.
+    ///
+    /// # Errors
+    /// A driver that does not take it.
+    pub fn kernel_of(&self, name: &str, module: &[u8], constants: &[u32]) -> Result<Kernel, DeviceError> {
+        self.made(name, constants, || shaders::words(module))
+    }
+
+    /// A kernel, made if it is not there yet.
+    fn made(
+        &self,
+        name: &str,
+        constants: &[u32],
+        module: impl FnOnce() -> Vec<u32>,
+    ) -> Result<Kernel, DeviceError> {
         let mut kernels = self.inner.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (name.to_owned(), constants.to_vec());
         if let Some(&pipeline) = kernels.pipelines.get(&key) {
             return Ok(Kernel { pipeline });
         }
-        let module = shaders::module(name).unwrap_or_else(|| panic!("no kernel {name}"));
-        let pipeline = self.compile(&module, constants, kernels.cache)?;
+        let pipeline = self.compile(&module(), constants, kernels.cache)?;
         kernels.pipelines.insert(key, pipeline);
         kernels.grown = true;
         Ok(Kernel { pipeline })
@@ -219,7 +236,7 @@ impl Gpu {
         cache: vk::PipelineCache,
     ) -> Result<vk::Pipeline, DeviceError> {
         let device = &self.inner.device;
-        let mut code = shaders::with_controls(module, self.inner.physical.float);
+        let mut code = soft_fma::keep_whole(&shaders::with_controls(module, self.inner.physical.float));
         if !self.has_fused_multiply_add() {
             code = soft_fma::rewrite(&code);
         }
@@ -229,9 +246,8 @@ impl Gpu {
         let entries: Vec<_> = (0..constants.len())
             .map(|i| vk::SpecializationMapEntry { constant_id: i as u32, offset: 4 * i as u32, size: 4 })
             .collect();
-        let special = vk::SpecializationInfo::default()
-            .map_entries(&entries)
-            .data(bytemuck::cast_slice(constants));
+        let special =
+            vk::SpecializationInfo::default().map_entries(&entries).data(bytemuck::cast_slice(constants));
         let stage = vk::PipelineShaderStageCreateInfo::default()
             .stage(vk::ShaderStageFlags::COMPUTE)
             .module(module)
@@ -343,8 +359,10 @@ impl Commands {
 
     pub(crate) fn begin(&mut self) -> Result<(), DeviceError> {
         // SAFETY: the buffer is not running: `run` waits.
-        unsafe { self.gpu.inner.device.begin_command_buffer(self.buffer, &vk::CommandBufferBeginInfo::default()) }
-            .asked("recording")
+        unsafe {
+            self.gpu.inner.device.begin_command_buffer(self.buffer, &vk::CommandBufferBeginInfo::default())
+        }
+        .asked("recording")
     }
 
     /// Adds a kernel, which does not wait for those before it.

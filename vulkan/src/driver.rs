@@ -141,9 +141,11 @@ impl Physical {
     fn of(instance: &ash::Instance, handle: vk::PhysicalDevice) -> Physical {
         // SAFETY: the handle is the instance's, in all calls here; structures that are chained live until each returns.
         let plain = unsafe { instance.get_physical_device_properties(handle) };
+        // SAFETY: as above.
         let extensions =
             unsafe { instance.enumerate_device_extension_properties(handle) }.unwrap_or_default();
         let has = |name: &CStr| extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(name));
+        // SAFETY: as above.
         let memory = unsafe { instance.get_physical_device_memory_properties(handle) };
         let name = plain.device_name_as_c_str().unwrap_or_default().to_string_lossy().into_owned();
         let mut physical = Physical {
@@ -197,8 +199,7 @@ impl Physical {
         // SAFETY: as above.
         unsafe { instance.get_physical_device_features2(handle, &mut features) };
         let plain_features = features.features;
-        let text =
-            |s: Result<&CStr, _>| s.map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+        let text = |s: Result<&CStr, _>| s.map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
         let named = text(driver.driver_name_as_c_str().map_err(drop));
         let version = text(driver.driver_info_as_c_str().map_err(drop));
         physical.driver = format!("{named} {version}").trim().to_owned();
@@ -207,8 +208,8 @@ impl Physical {
         physical.buffer_address = address.buffer_device_address == vk::TRUE;
         physical.doubles = plain_features.shader_float64 == vk::TRUE;
         physical.integer_dot = has_dot && dots.shader_integer_dot_product == vk::TRUE;
-        physical.dot_accelerated = physical.integer_dot
-            && dot.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE;
+        physical.dot_accelerated =
+            physical.integer_dot && dot.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE;
         physical.float = FloatControls {
             denorm_preserve: float.shader_denorm_preserve_float32 == vk::TRUE,
             round_to_even: float.shader_rounding_mode_rte_float32 == vk::TRUE,

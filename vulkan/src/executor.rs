@@ -39,7 +39,11 @@ pub(crate) struct ExpertStack {
 /// A step's weights on the device.
 pub(crate) enum Loaded {
     /// The number of parts that have a weight each, or 1, or 0 without any.
-    Norm { weight: Option<Buffer>, bias: Option<Buffer>, weight_parts: u32 },
+    Norm {
+        weight: Option<Buffer>,
+        bias: Option<Buffer>,
+        weight_parts: u32,
+    },
     /// Sinks, or the bias of a router.
     Vector(Option<Buffer>),
     Linear(Vec<Projection>),
@@ -245,6 +249,15 @@ impl VulkanExecutor {
 
     /// Brings to the device what some steps need of a batch.
     fn begin(&mut self, batch: &Batch<'_>, steps: Range<usize>) -> Result<Inputs, ExecError> {
+        // Most kernels have a launch's rows in one dimension.
+        let most = self.gpu.inner.physical.max_groups[1] as usize;
+        if batch.tokens.len() > most {
+            let bytes = 4 * batch.tokens.len() as u64;
+            return Err(ExecError::OutOfMemory {
+                what: "a batch of more tokens than the device launches",
+                bytes,
+            });
+        }
         let inputs = Inputs::of(batch, self.cache.n_groups());
         self.reserve(batch, &inputs).map_err(|e| self.exec(e))?;
         self.inputs.write(&self.plan, &self.source, &self.cache, batch, steps)?;
@@ -372,7 +385,9 @@ impl Executor for VulkanExecutor {
             self.recorded.clear();
         }
         match self.slots.buffer_mut(slot) {
-            Some(buffer) => buffer.write(0, bytemuck::cast_slice(values)).map_err(|e| e.exec(self.gpu.name())),
+            Some(buffer) => {
+                buffer.write(0, bytemuck::cast_slice(values)).map_err(|e| e.exec(self.gpu.name()))
+            }
             None => Ok(()),
         }
     }

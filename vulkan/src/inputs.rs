@@ -126,7 +126,12 @@ impl InputBuffer {
     }
 
     /// Makes room for a batch; true if the buffer moved.
-    pub(crate) fn reserve(&mut self, gpu: &Gpu, shape: &Inputs, batch: &Batch<'_>) -> Result<bool, DeviceError> {
+    pub(crate) fn reserve(
+        &mut self,
+        gpu: &Gpu,
+        shape: &Inputs,
+        batch: &Batch<'_>,
+    ) -> Result<bool, DeviceError> {
         self.at = self.lay_out(shape);
         let pages: usize = batch.tables.iter().flatten().map(|t| t.len()).sum();
         let bytes = self.at.pages + 8 * pages;
@@ -150,7 +155,10 @@ impl InputBuffer {
         let Some(buffer) = self.buffer.buffer_mut() else { return Ok(()) };
         let size = buffer.size() as usize;
         let Some(bytes) = buffer.mapped(0, size) else {
-            return Err(ExecError::OutOfMemory { what: "memory that the host can write", bytes: size as u64 });
+            return Err(ExecError::OutOfMemory {
+                what: "memory that the host can write",
+                bytes: size as u64,
+            });
         };
         let put = |bytes: &mut [u8], at: usize, value: u32| {
             bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
@@ -179,7 +187,8 @@ impl InputBuffer {
                 n_pages += 1;
             }
         }
-        for ((step, width), at) in self.embeds.iter().zip(&at.embeds).filter(|((i, _), _)| steps.contains(i)) {
+        for ((step, width), at) in self.embeds.iter().zip(&at.embeds).filter(|((i, _), _)| steps.contains(i))
+        {
             let Op::Embed { weight, index, out: _, scale } = &plan.steps[*step].op else { continue };
             let rows = &mut bytes[*at..*at + 4 * width * batch.tokens.len()];
             embed(plan, source, batch, *weight, *index, *scale, bytemuck::cast_slice_mut(rows))?;

@@ -114,7 +114,13 @@ impl KvCache {
     }
 
     /// Copies a page.
-    pub(crate) fn copy(&mut self, gpu: &Gpu, group: usize, from: PageId, to: PageId) -> Result<(), DeviceError> {
+    pub(crate) fn copy(
+        &mut self,
+        gpu: &Gpu,
+        group: usize,
+        from: PageId,
+        to: PageId,
+    ) -> Result<(), DeviceError> {
         let group = &self.groups[group];
         let place = |page: PageId| {
             let (chunk, at) = group.pages[page as usize];

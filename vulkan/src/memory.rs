@@ -2,7 +2,6 @@
 
 use ash::vk;
 
-
 use crate::{DeviceError, Gpu};
 
 /// Who uses a buffer, and so where it should lie.
@@ -63,8 +62,7 @@ impl Gpu {
         // SAFETY: the buffer is the device's.
         let needs = unsafe { device.get_buffer_memory_requirements(handle) };
         let types = self.memory_types(needs.memory_type_bits, used);
-        let mut flags =
-            vk::MemoryAllocateFlagsInfo::default().flags(vk::MemoryAllocateFlags::DEVICE_ADDRESS);
+        let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(vk::MemoryAllocateFlags::DEVICE_ADDRESS);
         let host = types.iter().copied().find_map(|(index, host)| {
             let info = vk::MemoryAllocateInfo::default()
                 .allocation_size(needs.size)

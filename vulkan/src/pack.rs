@@ -10,9 +10,7 @@
 
 use std::borrow::Cow;
 
-use llamay_formats::grids::{
-    IQ1_GRID, IQ2_S_GRID, IQ2_XS_GRID, IQ2_XXS_GRID, IQ3_S_GRID, IQ3_XXS_GRID,
-};
+use llamay_formats::grids::{IQ1_GRID, IQ2_S_GRID, IQ2_XS_GRID, IQ2_XXS_GRID, IQ3_S_GRID, IQ3_XXS_GRID};
 use llamay_formats::{Activation, Format};
 
 /// Rows of a group.

@@ -28,10 +28,8 @@ pub(crate) fn run(gpu: &Gpu) -> Result<(), OpenError> {
         driver: physical.driver.clone(),
         what,
     };
-    let tests: [(&str, fn(&Gpu) -> Result<bool, DeviceError>); 2] =
-        [("quantisation", quantised), ("float products", floats)];
-    for (name, test) in tests {
-        match test(gpu) {
+    for (name, outcome) in [("quantisation", quantised(gpu)), ("float products", floats(gpu))] {
+        match outcome {
             Ok(true) => {}
             Ok(false) => return Err(fail(format!("{name} gives other bits"))),
             Err(e) => return Err(fail(format!("{name}: {e}"))),
@@ -101,8 +99,7 @@ fn floats(gpu: &Gpu) -> Result<bool, DeviceError> {
 fn product(gpu: &Gpu, format: Format) -> Result<bool, DeviceError> {
     let cols = 11 * 256;
     let row_bytes = format.row_bytes(cols).unwrap_or(0);
-    let mut bytes: Vec<u8> =
-        numbers(8 * row_bytes, 7).iter().map(|v| ((v + 1.0) * 127.9) as u8).collect();
+    let mut bytes: Vec<u8> = numbers(8 * row_bytes, 7).iter().map(|v| ((v + 1.0) * 127.9) as u8).collect();
     // Scales of modest size, wherever the format has them.
     let size = format.block_bytes();
     let at = match format {

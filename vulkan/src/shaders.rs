@@ -1,7 +1,5 @@
 //! The compiled kernels, and what is added to them for a device.
 
-use std::borrow::Cow;
-
 /// Each kernel's name and its SPIR-V, as `tools/vulkan/shaders.sh` makes it of `shaders/`.
 const KERNELS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
@@ -12,13 +10,13 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// The words of a kernel's module; `None` for a name that is none.
-pub(crate) fn module(name: &str) -> Option<Cow<'static, [u32]>> {
-    let (_, bytes) = KERNELS.iter().find(|(n, _)| *n == name)?;
-    // Included bytes have no alignment of their own; SPIR-V is little-endian words in the files.
-    Some(match bytemuck::try_cast_slice(bytes) {
-        Ok(words) if cfg!(target_endian = "little") => Cow::Borrowed(words),
-        _ => bytes.as_chunks().0.iter().map(|w| u32::from_le_bytes(*w)).collect(),
-    })
+pub(crate) fn module(name: &str) -> Option<Vec<u32>> {
+    KERNELS.iter().find(|(n, _)| *n == name).map(|(_, bytes)| words(bytes))
+}
+
+/// SPIR-V as the files have it, little-endian.
+pub(crate) fn words(bytes: &[u8]) -> Vec<u32> {
+    bytes.as_chunks().0.iter().map(|w| u32::from_le_bytes(*w)).collect()
 }
 
 /// How a device computes with floats of 32 bits, as far as a module may ask for it.

@@ -113,11 +113,32 @@ struct Names {
     nothing: u32,
 }
 
+/// The module with a decoration on every fused multiply-add that forbids a driver to take it apart; compilers of GLSL leave
+/// it out, since to them it is a call.
+pub(crate) fn keep_whole(module: &[u32]) -> Vec<u32> {
+    let import = instructions(module).find(|i| opcode(i) == OP_EXT_INST_IMPORT).map(|i| i[1]);
+    let fmas = instructions(module).filter(|i| is_fma(i, import)).map(|i| i[2]);
+    let decorations: Vec<u32> = fmas.flat_map(|id| [3 << 16 | OP_DECORATE, id, NO_CONTRACTION]).collect();
+    let mut out = module[..HEADER.min(module.len())].to_vec();
+    let mut done = false;
+    for i in instructions(module) {
+        if !done && TYPES.contains(&opcode(i)) {
+            out.extend_from_slice(&decorations);
+            done = true;
+        }
+        out.extend_from_slice(i);
+    }
+    out
+}
+
+fn is_fma(i: &[u32], import: Option<u32>) -> bool {
+    opcode(i) == OP_EXT_INST && i.len() == 8 && Some(i[3]) == import && i[4] == FMA
+}
+
 /// The module with every fused multiply-add of singles computed in doubles; unchanged if it has none.
 pub(crate) fn rewrite(module: &[u32]) -> Vec<u32> {
     let import = instructions(module).find(|i| opcode(i) == OP_EXT_INST_IMPORT).map(|i| i[1]);
-    let is_fma = |i: &[u32]| opcode(i) == OP_EXT_INST && i.len() == 8 && Some(i[3]) == import && i[4] == FMA;
-    if !instructions(module).any(is_fma) {
+    if !instructions(module).any(|i| is_fma(i, import)) {
         return module.to_vec();
     }
     let mut to = Writer { out: module[..HEADER].to_vec(), bound: module[3], exact: Vec::new() };
@@ -131,7 +152,7 @@ pub(crate) fn rewrite(module: &[u32]) -> Vec<u32> {
             names = Some(declare(&mut to, module));
         }
         match &names {
-            Some(names) if is_fma(i) => fused(&mut to, names, i),
+            Some(names) if is_fma(i, import) => fused(&mut to, names, i),
             _ => to.out.extend_from_slice(i),
         }
     }
@@ -196,6 +217,32 @@ fn fused(to: &mut Writer, n: &Names, fma: &[u32]) {
     let new_high = to.value(OP_SELECT, n.uint, &[borrow, high_less, high]);
     let words = to.value(OP_COMPOSITE_CONSTRUCT, n.pair, &[new_low, new_high]);
     let odd = to.value(OP_BITCAST, n.double, &[words]);
+    // The rounding to single precision must not be taken for superfluous where the result is widened again. `keep_whole`
+    // has decorated it.
     to.put(OP_F_CONVERT, &[float, result, odd]);
-    to.exact.push(result);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shaders;
+
+    #[test]
+    fn rewritten_kernels_have_no_fused_multiply_add_and_every_number_once() {
+        for name in shaders::names() {
+            let module = keep_whole(&shaders::module(name).unwrap());
+            let import = instructions(&module).find(|i| opcode(i) == OP_EXT_INST_IMPORT).map(|i| i[1]);
+            let n_fma = instructions(&module).filter(|i| is_fma(i, import)).count();
+            let soft = rewrite(&module);
+            assert!(!instructions(&soft).any(|i| is_fma(i, import)), "{name}");
+            let wide = |m: &[u32]| instructions(m).filter(|i| opcode(i) == OP_F_CONVERT).count();
+            assert_eq!(wide(&soft), wide(&module) + 4 * n_fma, "{name}");
+            let decorated: Vec<_> =
+                instructions(&soft).filter(|i| opcode(i) == OP_DECORATE && i[2] == NO_CONTRACTION).collect();
+            let mut once = decorated.clone();
+            once.sort();
+            once.dedup();
+            assert_eq!(once.len(), decorated.len(), "{name}");
+        }
+    }
 }

@@ -91,7 +91,12 @@ impl<'a> Loader<'a> {
         let mut parts = Vec::new();
         for first in (0..rows).step_by(8 * groups) {
             let n = (rows - first).min(8 * groups);
-            parts.push(self.part(&layout, &[Rows { first_row: part.first_row + first, ..part }], n, first)?);
+            parts.push(self.part(
+                &layout,
+                &[Rows { first_row: part.first_row + first, ..part }],
+                n,
+                first,
+            )?);
         }
         Ok(Matrix { format: weight.format, layout, parts })
     }

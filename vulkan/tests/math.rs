@@ -45,7 +45,8 @@ enum Function {
 /// What the device makes of each pair; `y` may be empty for functions of one number.
 fn on_device(gpu: &Gpu, function: Function, x: &[u32], y: &[u32]) -> Vec<u32> {
     const MOST: usize = 1 << 20;
-    let kernel = gpu.kernel("math_test", &[function as u32]).unwrap();
+    let module = include_bytes!("shaders/math_test.spv");
+    let kernel = gpu.kernel_of("math_test", module, &[function as u32]).unwrap();
     let mut out = Vec::with_capacity(x.len());
     for at in (0..x.len()).step_by(MOST) {
         let n = MOST.min(x.len() - at);

@@ -174,14 +174,21 @@ fn every_format_gives_the_reference_bits() {
     let mut numbers = Numbers(7);
     for &format in Format::ALL {
         let grid = gpu.upload(&grid(format).unwrap_or_default()).unwrap();
-        let variants: &[bool] = if format.is_plain() || !gpu.has_integer_dot() { &[false] } else { &[false, true] };
+        let variants: &[bool] =
+            if format.is_plain() || !gpu.has_integer_dot() { &[false] } else { &[false, true] };
         for &dot in variants {
             let step = if format.is_plain() { 8 } else { 1 };
             for n_blocks in (1..=17).chain([24, 33]) {
                 let rows = [1, 7, 8, 9, 20][n_blocks % 5];
                 let cols = [1, 2, 3, 8, 9, 5][n_blocks % 6];
                 let n_blocks = n_blocks * step + if step > 1 { n_blocks % 3 } else { 0 };
-                check(&gpu, dot, &grid, &Case { format, rows, cols, n_blocks, bias: cols % 2 == 1 }, &mut numbers);
+                check(
+                    &gpu,
+                    dot,
+                    &grid,
+                    &Case { format, rows, cols, n_blocks, bias: cols % 2 == 1 },
+                    &mut numbers,
+                );
             }
         }
     }
