@@ -73,7 +73,8 @@ fn split_models_and_every_type_of_cache_give_the_same_bits() {
             assert_equal(shape, Format::Q4_0, &options, 70, &[Mode::Whole, Mode::Decode]);
         }
         for kv in KvType::ALL {
-            assert_equal(shape, Format::F32, &Options { kv, ..on(&gpu) }, 200, &[Mode::Chunked]);
+            // Long enough that a token's pages are shared out.
+            assert_equal(shape, Format::F32, &Options { kv, ..on(&gpu) }, 330, &[Mode::Chunked, Mode::Whole]);
         }
     }
 }

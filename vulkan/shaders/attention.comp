@@ -1,209 +1,35 @@
 #version 460
-// Attention of a head of a token over the pages that it sees, merged from left to right. Lanes are positions for scores and
-// elements for values, so that no sum runs across lanes.
+// Attention of a head of a token over the pages that it sees, merged from left to right.
 #include "common.glsl"
 #include "math.glsl"
 #include "kv_layout.glsl"
+#include "attention_tile.glsl"
+#include "attention_end.glsl"
 
-layout(push_constant, std430) uniform Push {
-    Floats q;
-    Floats out_;
-    Words tokens;
-    Table pages;
-    Words starts;
-    Floats sinks;
-    uint rows;
-    uint heads;
-    uint heads_kv;
-    uint head_dim;
-    uint group;
-    uint n_groups;
-    uint layer;
-    uint window; // 0: all
-    float scale;
-    float softcap; // 0: none
-    uint flags;    // 1: has sinks
-} p;
-
-const uint MOST = 1024; // elements of a head
-shared float query[MOST];
-shared uint query_words[MOST / 4];
-shared float query_scales[MOST / 32];
 shared float state[MOST];
-shared float scores[PAGE];
-shared float partial[8];
-
-// The query as it meets the cache: floats, or turned blocks of bytes.
-void load_query(uint from) {
-    uint lane = gl_LocalInvocationID.x, n = p.head_dim;
-    for (uint d = lane; d < n; d += 64) query[d] = p.q.at[from + d];
-    barrier();
-    if (KIND >= 2) {
-        for (uint b = lane; b < blocks(n); b += 64) {
-            float x[32];
-            for (uint i = 0; i < 32; i++) x[i] = 32 * b + i < n ? query[32 * b + i] : 0.0;
-            turn(x, 0.125);
-            uint amax = largest_magnitude(x);
-            precise float scale = F(amax) * F(0x3c010204u);
-            if (amax < 0x12800000u) scale = 0.0;
-            precise float inverse = scale > 0.0 ? recip(scale) : 0.0;
-            query_scales[b] = scale;
-            for (uint w = 0; w < 8; w++) {
-                uint word = 0;
-                for (uint i = 0; i < 4; i++) word |= low_byte(x[4 * w + i], inverse) << 8 * i;
-                query_words[8 * b + w] = word;
-            }
-        }
-        barrier();
-    }
-}
-
-// The sum of the products of four signed bytes each.
-int dot4(uint a, uint b) {
-    ivec4 shift = ivec4(0, 8, 16, 24);
-    ivec4 x = ivec4(int(a) << 24, int(a) << 16, int(a) << 8, int(a)) >> 24;
-    ivec4 y = ivec4(int(b) << 24, int(b) << 16, int(b) << 8, int(b)) >> 24;
-    ivec4 xy = x * y;
-    return xy.x + xy.y + xy.z + xy.w;
-}
-
-// The product of the query with the key at a position.
-float product(Words page, uint keys, uint j) {
-    uint n = p.head_dim;
-    precise float acc = 0.0;
-    if (KIND == 0) {
-        for (uint d = 0; d < n; d++) acc = fma(query[d], F(page.at[keys + d * PAGE + j]), acc);
-    } else if (KIND == 1) {
-        for (uint d = 0; d < n; d += 2) {
-            uint pair = page.at[keys + d / 2 * PAGE + j];
-            acc = fma(query[d], f16_to_f32(pair & 0xffffu), acc);
-            if (d + 1 < n) acc = fma(query[d + 1], f16_to_f32(pair >> 16), acc);
-        }
-    } else {
-        uint words = position_words(n);
-        for (uint b = 0; b < blocks(n); b++) {
-            int sum = 0;
-            if (KIND == 2) {
-                for (uint w = 0; w < 8; w++) sum += dot4(query_words[8 * b + w], page.at[keys + (8 * b + w) * PAGE + j]);
-            } else {
-                int of_query = 0;
-                for (uint w = 0; w < 4; w++) {
-                    uint word = page.at[keys + (4 * b + w) * PAGE + j];
-                    uint low = query_words[8 * b + w], high = query_words[8 * b + 4 + w];
-                    sum += dot4(low, word & 0x0f0f0f0fu) + dot4(high, word >> 4 & 0x0f0f0f0fu);
-                    of_query += dot4(low, 0x01010101u) + dot4(high, 0x01010101u);
-                }
-                sum -= 8 * of_query;
-            }
-            float d = F(page.at[keys + PAGE * words + b * PAGE + j]);
-            precise float t = d * float(sum);
-            acc = fma(query_scales[b], t, acc);
-        }
-    }
-    return acc;
-}
-
-// An element of the value at a position.
-float value(Words page, uint values, uint j, uint d) {
-    uint n = p.head_dim;
-    if (KIND == 0) return F(page.at[values + j * n + d]);
-    uint words = position_words(n);
-    if (KIND == 1) {
-        uint pair = page.at[values + j * words + d / 2];
-        return f16_to_f32(d % 2 == 0 ? pair & 0xffffu : pair >> 16);
-    }
-    uint b = d / 32, i = d % 32;
-    float scale = F(page.at[values + PAGE * words + b * PAGE + j]);
-    int q;
-    if (KIND == 2) {
-        q = bitfieldExtract(int(page.at[values + j * words + d / 4]), int(8 * (d % 4)), 8);
-    } else {
-        uint word = page.at[values + j * words + 4 * b + i % 16 / 4];
-        q = int(word >> (8 * (i % 4) + (i < 16 ? 0 : 4)) & 15u) - 8;
-    }
-    precise float v = scale * float(q);
-    return v;
-}
 
 void main() {
     uint lane = gl_LocalInvocationID.x, head = gl_WorkGroupID.x, token = gl_WorkGroupID.y, n = p.head_dim;
-    uint position = p.tokens.at[2 * token], sequence = p.tokens.at[2 * token + 1];
-    uint first = p.window == 0 || position + 1 < p.window ? 0 : position + 1 - p.window;
-    uint table = p.starts.at[sequence * p.n_groups + p.group];
-    uint head_kv = head / (p.heads / p.heads_kv);
-    uint keys = p.layer + head_kv * 2 * side_words(n), values = keys + side_words(n);
-    uint row = (token * p.heads + head) * n;
+    Seen seen = seen_by(token);
+    uint keys = keys_of(head), values = keys + side_words(n), row = (token * p.heads + head) * n;
     load_query(row);
-    precise float m = 0.0, l = 0.0;
-    for (uint number = first / PAGE; number <= position / PAGE; number++) {
-        Words page = p.pages.at[table + number];
-        uint lo = max(first, number * PAGE) - number * PAGE, hi = min(position + 1 - number * PAGE, PAGE);
-        precise float score = negate(INFINITY);
-        if (lane >= lo && lane < hi) {
-            score = product(page, keys, lane) * p.scale;
-            if (p.softcap != 0.0) {
-                precise float bent = tanh_(div(score, p.softcap));
-                score = p.softcap * bent;
-            }
-        }
-        scores[lane] = score;
-        barrier();
-        float most = negate(INFINITY);
-        for (uint j = lo; j < hi; j++) most = scores[j] > most ? scores[j] : most;
-        precise float page_m = most + 0.0;
-        // Of two zeros the positive.
-        if (page_m == 0.0) page_m = 0.0;
-        barrier();
-        precise float distance = score - page_m;
-        scores[lane] = lane >= lo && lane < hi ? exp_(distance) : 0.0;
-        barrier();
-        if (lane < 8) {
-            precise float acc = 0.0;
-            for (uint j = lane; j < PAGE; j += 8) acc = acc + scores[j];
-            partial[lane] = acc;
-        }
-        barrier();
-        precise float page_l = tree8(
-            partial[0], partial[1], partial[2], partial[3], partial[4], partial[5], partial[6], partial[7]);
-        bool merge = number > first / PAGE;
-        precise float highest = merge && !(page_m > m) ? m : page_m;
-        precise float down_a = m - highest, down_b = page_m - highest;
-        precise float a = exp_(down_a), b = exp_(down_b);
+    float m = 0.0, l = 0.0;
+    for (uint number = seen.first / PAGE; number <= seen.position / PAGE; number++) {
+        Words page = p.pages.at[seen.table + number];
+        uvec2 at = range(seen, number);
+        float page_m, page_l;
+        weigh(page, keys, at, page_m, page_l);
+        bool merge = number > seen.first / PAGE;
+        vec3 by = merge ? joining(m, page_m) : vec3(0.0, 0.0, page_m);
         for (uint d = lane; d < n; d += 64) {
-            precise float acc = 0.0;
-            for (uint j = lo; j < hi; j++) acc = fma(scores[j], value(page, values, j, d), acc);
-            if (merge) {
-                precise float before = state[d] * a;
-                acc = fma(acc, b, before);
-            }
-            state[d] = acc;
+            float o = weighted(page, values, at, d);
+            state[d] = merge ? joined(state[d], o, by) : o;
         }
-        if (merge) {
-            precise float before = l * a;
-            l = fma(page_l, b, before);
-        } else {
-            l = page_l;
-        }
-        m = highest;
+        l = merge ? joined(l, page_l, by) : page_l;
+        m = by.z;
         barrier();
     }
     bool sunk = (p.flags & 1) != 0;
-    precise float r, a = 1.0;
-    if (sunk) {
-        float sink = p.sinks.at[head];
-        precise float highest = sink > m ? sink : m;
-        precise float down_a = m - highest, down_b = sink - highest;
-        a = exp_(down_a);
-        precise float la = l * a;
-        precise float sum = la + exp_(down_b);
-        r = recip(sum);
-    } else {
-        r = recip(l);
-    }
-    for (uint d = lane; d < n; d += 64) {
-        precise float y = state[d];
-        if (sunk) y = y * a;
-        precise float scaled = y * r;
-        p.out_.at[row + d] = scaled;
-    }
+    vec2 factors = last_factors(m, l, sunk, sunk ? p.sinks.at[head] : 0.0);
+    for (uint d = lane; d < n; d += 64) p.out_.at[row + d] = finished(state[d], factors, sunk);
 }

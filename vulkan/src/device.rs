@@ -332,6 +332,8 @@ pub(crate) struct Commands {
     buffer: vk::CommandBuffer,
     fence: vk::Fence,
     bound: vk::Pipeline,
+    /// Whether it was handed over and nobody has waited for it.
+    running: bool,
 }
 
 impl Commands {
@@ -347,6 +349,7 @@ impl Commands {
             buffer: vk::CommandBuffer::null(),
             fence: vk::Fence::null(),
             bound: vk::Pipeline::null(),
+            running: false,
         };
         let info = vk::CommandBufferAllocateInfo::default().command_pool(pool).command_buffer_count(1);
         // SAFETY: as above.
@@ -442,7 +445,9 @@ impl Commands {
         let info = [vk::SubmitInfo::default().command_buffers(&buffers)];
         let queue = inner.queue.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the buffer is recorded and not running, and the queue is this thread's while it is locked.
-        unsafe { inner.device.queue_submit(*queue, &info, self.fence) }.asked("handing work over")
+        unsafe { inner.device.queue_submit(*queue, &info, self.fence) }.asked("handing work over")?;
+        self.running = true;
+        Ok(())
     }
 
     /// Waits for what was started.
@@ -451,6 +456,7 @@ impl Commands {
         // SAFETY: the fence is the device's, and was handed over with the work.
         unsafe {
             device.wait_for_fences(&fences, true, PATIENCE).asked("waiting for the device")?;
+            self.running = false;
             device.reset_fences(&fences).asked("resetting a fence")
         }
     }
@@ -459,9 +465,11 @@ impl Commands {
 impl Drop for Commands {
     fn drop(&mut self) {
         let device = &self.gpu.inner.device;
-        // SAFETY: work that was started and failed to be waited for is waited for here, or the device is lost.
+        // SAFETY: work that was started and failed to be waited for has the same patience once more here, or the device is lost.
         unsafe {
-            let _ = device.device_wait_idle();
+            if self.running {
+                let _ = device.wait_for_fences(&[self.fence], true, PATIENCE);
+            }
             device.destroy_fence(self.fence, None);
             device.destroy_command_pool(self.pool, None);
         }

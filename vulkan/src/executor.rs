@@ -72,12 +72,16 @@ pub struct VulkanExecutor {
     acts: [Scratch; 2],
     /// Rows that are selected.
     pub(crate) rows: Scratch,
+    /// Pages of attention that are not merged yet.
+    pub(crate) tiles: Scratch,
     /// Code books.
     pub(crate) grids: HashMap<Format, Buffer>,
     /// For each rotary table its frequencies, and for the batch at hand cosines and sines.
     ropes: Vec<(Buffer, Scratch)>,
     /// Where the host reads logits.
     logits: Scratch,
+    /// Tokens, and those that want logits, for which there is room.
+    room: (usize, usize),
     recorded: HashMap<Key, Commands>,
 }
 
@@ -121,9 +125,11 @@ impl VulkanExecutor {
             steps,
             acts: [Scratch::default(), Scratch::default()],
             rows: Scratch::default(),
+            tiles: Scratch::default(),
             grids,
             ropes: ropes?,
             logits: Scratch::default(),
+            room: (0, 0),
             recorded: HashMap::new(),
             gpu: gpu.clone(),
             plan,
@@ -148,9 +154,15 @@ impl VulkanExecutor {
 
     /// Makes room for a batch; commands that know an address that moved are forgotten.
     fn reserve(&mut self, batch: &Batch<'_>, inputs: &Inputs) -> Result<(), DeviceError> {
-        let gpu = &self.gpu;
-        let mut moved = self.inputs.reserve(gpu, inputs, batch)?;
+        let mut moved = self.inputs.reserve(&self.gpu, inputs, batch)?;
         let n_tokens = inputs.n_tokens();
+        moved |= self.reserve_tiles(inputs)?;
+        if !moved && n_tokens <= self.room.0 && inputs.n_logits() <= self.room.1 {
+            return Ok(());
+        }
+        let gpu = &self.gpu;
+        // Until all is there again: a failure leaves some without.
+        let room = std::mem::take(&mut self.room);
         for (rope, (_, angles)) in self.plan.ropes.iter().zip(&mut self.ropes) {
             moved |= angles.reserve(gpu, 8 * n_tokens * rope.frequencies.len(), Use::Device)?;
         }
@@ -175,10 +187,26 @@ impl VulkanExecutor {
         }
         let logits = 4 * self.slots.width(self.plan.logits) * inputs.n_logits();
         moved |= self.logits.reserve(gpu, logits, Use::FromDevice)?;
+        self.room = (room.0.max(n_tokens), room.1.max(inputs.n_logits()));
         if moved {
             self.recorded.clear();
         }
         Ok(())
+    }
+
+    /// Makes room for attention whose pages are shared out; true if it moved.
+    fn reserve_tiles(&mut self, inputs: &Inputs) -> Result<bool, DeviceError> {
+        let mut most = 0;
+        // Attention stands before the selection of rows, since later tokens need all keys.
+        let rows = inputs.n_tokens();
+        for step in &self.plan.steps {
+            if let Op::Attend { kv, heads, .. } = &step.op {
+                let layer = usize::from(kv.0);
+                let pages = self.pages_shared(inputs, layer, *heads, rows);
+                most = most.max(rows * heads * pages * (self.plan.kv[layer].head_dim + 2));
+            }
+        }
+        if most == 0 { Ok(false) } else { self.tiles.reserve(&self.gpu, 4 * most, Use::Device) }
     }
 
     /// Records the steps for batches of a shape.
@@ -215,7 +243,7 @@ impl VulkanExecutor {
             let half = self.plan.ropes[i].frequencies.len();
             let (cos, sin) = self.angle_addresses(i, n_tokens);
             let push = kernels::Angles {
-                tokens: self.inputs.addresses(inputs).tokens,
+                tokens: self.inputs.addresses().tokens,
                 frequencies: frequencies.address(),
                 magnitudes: self.inputs.magnitudes(i, n_tokens),
                 cos,
@@ -233,7 +261,7 @@ impl VulkanExecutor {
 
     /// Runs some steps over the batch whose inputs were written.
     fn run_steps(&mut self, inputs: &Inputs, steps: Range<usize>) -> Result<(), DeviceError> {
-        let key = Key { inputs: inputs.clone(), steps };
+        let key = Key { inputs: *inputs, steps };
         if !self.recorded.contains_key(&key) {
             if self.recorded.len() >= SHAPES {
                 self.recorded.clear();

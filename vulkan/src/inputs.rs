@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use llamay_plan::{Batch, ExecError, Index, NO_PAGE, Op, Plan, WeightSource};
+use llamay_plan::{Batch, ExecError, Index, KV_PAGE, NO_PAGE, Op, Plan, WeightSource};
 
 use crate::kv::KvCache;
 use crate::memory::Use;
@@ -11,24 +11,33 @@ use crate::slots::Scratch;
 use crate::{DeviceError, Gpu};
 
 /// The shape of a batch: everything that the recorded commands depend on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Inputs {
     n_tokens: usize,
     n_logits: usize,
     n_tables: usize,
+    /// Pages of the longest sequence, rounded up to a power of two.
+    pages: usize,
 }
 
 impl Inputs {
     pub(crate) fn of(batch: &Batch<'_>, n_groups: usize) -> Inputs {
+        let longest = batch.tokens.iter().map(|t| t.position).max();
         Inputs {
             n_tokens: batch.tokens.len(),
             n_logits: batch.n_logits(),
             n_tables: batch.tables.len() * n_groups,
+            pages: longest.map_or(0, |p| (p as usize / KV_PAGE + 1).next_power_of_two()),
         }
     }
 
     pub(crate) fn n_tokens(&self) -> usize {
         self.n_tokens
+    }
+
+    /// Pages that a token may see, or some more.
+    pub(crate) fn pages(&self) -> usize {
+        self.pages
     }
 
     pub(crate) fn n_logits(&self) -> usize {
@@ -54,7 +63,8 @@ pub(crate) struct InputBuffer {
     /// Embedding steps and the widths of their rows.
     embeds: Vec<(usize, usize)>,
     n_ropes: usize,
-    /// Where the parts of the batch at hand begin, in bytes.
+    /// The shape of the batch at hand, and where its parts begin, in bytes.
+    shape: Inputs,
     at: Offsets,
 }
 
@@ -79,6 +89,7 @@ impl InputBuffer {
             buffer: Scratch::default(),
             embeds: steps.filter_map(|(i, s)| Some((i, width(&s.op)?))).collect(),
             n_ropes: plan.ropes.len(),
+            shape: Inputs::default(),
             at: Offsets::default(),
         }
     }
@@ -93,7 +104,7 @@ impl InputBuffer {
         at.map_or(0, |i| self.at.embeds[i] as u64)
     }
 
-    pub(crate) fn addresses(&self, _: &Inputs) -> Addresses {
+    pub(crate) fn addresses(&self) -> Addresses {
         let base = self.buffer.address();
         Addresses {
             tokens: base,
@@ -132,7 +143,9 @@ impl InputBuffer {
         shape: &Inputs,
         batch: &Batch<'_>,
     ) -> Result<bool, DeviceError> {
-        self.at = self.lay_out(shape);
+        if self.shape != *shape {
+            (self.shape, self.at) = (*shape, self.lay_out(shape));
+        }
         let pages: usize = batch.tables.iter().flatten().map(|t| t.len()).sum();
         let bytes = self.at.pages + 8 * pages;
         if self.buffer.buffer().is_some_and(|b| b.size() >= bytes as u64) {
@@ -151,7 +164,7 @@ impl InputBuffer {
         batch: &Batch<'_>,
         steps: Range<usize>,
     ) -> Result<(), ExecError> {
-        let at = self.at.clone();
+        let at = &self.at;
         let Some(buffer) = self.buffer.buffer_mut() else { return Ok(()) };
         let size = buffer.size() as usize;
         let Some(bytes) = buffer.mapped(0, size) else {

@@ -45,11 +45,16 @@ push! {
         k: u64, v: u64, tokens: u64, pages: u64, starts: u64,
         rows: u32, heads: u32, head_dim: u32, group: u32, n_groups: u32, layer: u32,
     }
-    /// `attention.comp`.
+    /// `attention.comp` and `attention_pages.comp`.
     Attention {
         q: u64, out: u64, tokens: u64, pages: u64, starts: u64, sinks: u64,
         rows: u32, heads: u32, heads_kv: u32, head_dim: u32, group: u32, n_groups: u32, layer: u32, window: u32,
-        scale: f32, softcap: f32, flags: u32, pad: u32,
+        scale: f32, softcap: f32, flags: u32, max_pages: u32, scratch: u64,
+    }
+    /// `attention_merge.comp`.
+    AttentionMerge {
+        scratch: u64, out: u64, tokens: u64, sinks: u64,
+        heads: u32, head_dim: u32, window: u32, max_pages: u32, flags: u32, pad: u32,
     }
     /// `matmul.comp` and `matmul_float.comp`.
     Matmul {

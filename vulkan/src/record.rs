@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use llamay_plan::{ExpertProjection, Gating, Nonlinearity, NormKind, Op, RopePairs, Scoring, SlotId};
+use llamay_plan::{ExpertProjection, Gating, KV_PAGE, Nonlinearity, NormKind, Op, RopePairs, Scoring, SlotId};
 
 use crate::device::Commands;
 use crate::executor::{Loaded, VulkanExecutor};
@@ -26,6 +26,8 @@ pub(crate) enum Touched {
     Cache(usize),
     /// Rows under way from one place of a slot to another.
     Rows,
+    /// Pages of attention that are not merged yet.
+    Tiles,
 }
 
 /// Commands under way, with barriers only where one kernel needs what another wrote.
@@ -69,6 +71,9 @@ fn number(f: Nonlinearity) -> u32 {
         Nonlinearity::Sigmoid => 5,
     }
 }
+
+/// Tokens by heads up to which their pages are shared out.
+const SHARED_TOKENS: usize = 128;
 
 /// Elements that a workgroup of `elementwise.comp` takes, and workgroups at the most; it goes round for the rest.
 const ELEMENTS: usize = 256;
@@ -181,7 +186,7 @@ impl VulkanExecutor {
                 let shape = self.plan.kv[layer];
                 let group = self.cache.group(layer);
                 let kind = [crate::kv::kind_number(self.cache.kind)];
-                let tables = self.inputs.addresses(inputs);
+                let tables = self.inputs.addresses();
                 let store = kernels::KvStore {
                     k: at(*k),
                     v: at(*v),
@@ -215,10 +220,31 @@ impl VulkanExecutor {
                     scale: *scale,
                     softcap: softcap.unwrap_or(0.0),
                     flags: if sinks.is_some() { kernels::attention::SINKS } else { 0 },
-                    pad: 0,
+                    max_pages: self.pages_shared(inputs, layer, *heads, rows) as u32,
+                    scratch: self.tiles.address(),
                 };
-                to.order(&[Slot(*q), Touched::Cache(layer)], &[Slot(*out)]);
-                to.dispatch(self.gpu.kernel("attention", &kind)?, &push, [*heads, rows, 1]);
+                if push.max_pages == 0 {
+                    to.order(&[Slot(*q), Touched::Cache(layer)], &[Slot(*out)]);
+                    to.dispatch(self.gpu.kernel("attention", &kind)?, &push, [*heads, rows, 1]);
+                } else {
+                    let merge = kernels::AttentionMerge {
+                        scratch: push.scratch,
+                        out: push.out,
+                        tokens: push.tokens,
+                        sinks: push.sinks,
+                        heads: push.heads,
+                        head_dim: push.head_dim,
+                        window: push.window,
+                        max_pages: push.max_pages,
+                        flags: push.flags,
+                        pad: 0,
+                    };
+                    let groups = [*heads, rows, push.max_pages as usize];
+                    to.order(&[Slot(*q), Touched::Cache(layer)], &[Touched::Tiles]);
+                    to.dispatch(self.gpu.kernel("attention_pages", &kind)?, &push, groups);
+                    to.order(&[Touched::Tiles], &[Slot(*out)]);
+                    to.dispatch(self.gpu.kernel("attention_merge", &[])?, &merge, [*heads, rows, 1]);
+                }
             }
             Op::Gate { gate, up, out, f } => {
                 let constants = match f {
@@ -292,6 +318,14 @@ impl VulkanExecutor {
         Ok(())
     }
 
+    /// How many pages of a token are shared out in a layer's attention; 0 where a workgroup walks them all, as where tokens
+    /// and heads are enough to keep a device busy.
+    pub(crate) fn pages_shared(&self, inputs: &Inputs, layer: usize, heads: usize, rows: usize) -> usize {
+        let seen = self.plan.kv[layer].window.map_or(usize::MAX, |w| w as usize / KV_PAGE + 2);
+        let pages = inputs.pages().min(seen);
+        if pages > 4 && rows * heads <= SHARED_TOKENS { pages } else { 0 }
+    }
+
     /// Records `out = f(x, y)`, element by element.
     fn elementwise(
         &self,
@@ -322,7 +356,7 @@ impl VulkanExecutor {
         let push = kernels::Gather {
             x: self.slots.address(slot),
             out: self.rows.address(),
-            rows: self.inputs.addresses(inputs).selected,
+            rows: self.inputs.addresses().selected,
             width: width as u32,
             n: n as u32,
         };
