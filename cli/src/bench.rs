@@ -71,6 +71,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TYPE", value_delimiter = ',', default_value = "f16", help_heading = CASES)]
     kv_type: Vec<Kv>,
     #[command(flatten)]
+    device: args::Device,
+    #[command(flatten)]
     adapters: Adapters,
     /// Times that each case is timed
     #[arg(short = 'r', long, value_name = "N", value_parser = args::positive(), default_value_t = 5)]
@@ -108,6 +110,7 @@ pub(crate) fn long_names(args: impl Iterator<Item = OsString>) -> Vec<OsString> 
             match arg.to_str() {
                 Some("-pg") => *arg = "--pg".into(),
                 Some("-ub") => *arg = "--ubatch-size".into(),
+                Some("-ngl" | "--n-gpu-layers") => *arg = "--gpu-layers".into(),
                 _ => {}
             }
         }
@@ -141,7 +144,7 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let bar = output::bar((n_cases * args.repetitions) as u64, "[{bar:30}] {pos}/{len} {msg}");
     for path in args.models.iter().chain(&args.model) {
         for case in cases(args) {
-            let opened = measure::open(path, case, &shapes, &args.adapters)?;
+            let opened = measure::open(path, case, &shapes, &args.device, &args.adapters)?;
             bar.set_message("what the machine can do");
             let ceilings = args.profile.then(|| profile::ceilings(&opened)).transpose()?;
             chart.begin(&opened);

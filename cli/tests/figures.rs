@@ -295,6 +295,17 @@ fn verify_finds_equal_bits() {
 }
 
 #[test]
+fn devices_lists_the_cpu_and_what_this_build_has() {
+    let json = run(["devices", "--json"]).json();
+    assert!(json["cpu"]["isa"].is_string() && json["gpus"].is_array());
+    let ran = run(["devices"]);
+    assert!(ran.ok().contains("off") && ran.ok().contains("CPU ("));
+    if json["gpus"].as_array().unwrap().is_empty() {
+        assert!(ran.stderr.contains("no GPU backend"), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn version_tells_what_this_build_has() {
     let json = run(["version", "--json"]).json();
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
@@ -306,7 +317,9 @@ fn version_tells_what_this_build_has() {
     let q4_k = formats.iter().find(|f| f["name"] == "Q4_K").unwrap();
     assert!(q4_k["quantize"] == true && q4_k["kernels"].is_string());
     assert!(json["architectures"].as_array().unwrap().iter().any(|a| a["name"] == "gemma3"));
-    assert!(json["gpus"].as_array().unwrap().iter().all(|g| g["reason"].is_string()));
+    // Each backend says what it found, or why there is nothing.
+    let gpus = json["gpus"].as_array().unwrap();
+    assert!(gpus.iter().all(|g| g["reason"].is_string() != g["devices"].is_array()) && gpus.len() == 3);
     let portable = common::llamay(["version", "--json"]).env("LLAMAY_BACKEND", "portable").output().unwrap();
     let portable: Value = serde_json::from_slice(&portable.stdout).unwrap();
     assert_eq!(portable["cpu"]["isa"], "portable");

@@ -17,7 +17,7 @@ use crate::hybrid::Hybrid;
 use crate::pages::Pages;
 use crate::share::{self, Shares};
 use crate::source::GgufWeights;
-use crate::{Error, Options, Session, devices};
+use crate::{DeviceChoice, Error, Options, Session, devices};
 
 /// Tokens of one forward call in prefill, as long as nothing else is asked for.
 pub const DEFAULT_BATCH: usize = 512;
@@ -33,6 +33,8 @@ pub(crate) struct Inner {
     plan: Arc<Plan>,
     tokenizer: Tokenizer,
     placement_line: String,
+    /// The GPU that runs some of the plan.
+    device: Option<String>,
     /// What the user should hear of what happened since.
     notices: Mutex<Vec<String>>,
     warnings: Vec<String>,
@@ -198,9 +200,25 @@ impl Model {
         let whole = LoadOptions { kv: options.kv, no_repack: options.no_repack, steps: None };
         let load = || load(&plan, &placement, &source, device.as_deref(), &cpu, &whole, progress);
         let (tokenizer, executor) = beside(cpu.threads() > 1, || Tokenizer::from_gguf(&gguf), load);
-        let (tokenizer, mut executor) = (tokenizer?, executor?);
+        let tokenizer = tokenizer?;
+        // Nobody asked for the device, so the model runs without it.
+        let optional = options.device == DeviceChoice::Auto && options.gpu_layers.is_none();
+        let (mut executor, device, line) = match executor {
+            Ok(executor) => (executor, device, line),
+            Err(e @ (ExecError::OutOfMemory { .. } | ExecError::DeviceLost { .. }))
+                if device.is_some() && optional =>
+            {
+                warnings.push(format!("{e}; the model runs on the CPU"));
+                check_memory(&plan, options, &plan, cpu.free_memory())?;
+                let source = Arc::clone(&source) as Arc<dyn WeightSource>;
+                let executor = cpu.load(Arc::clone(&plan), source, whole.clone(), progress)?;
+                (executor, None, Placement::compute(&plan, None, &*cpu, None)?.line(&plan, None, &*cpu))
+            }
+            Err(e) => return Err(e.into()),
+        };
         executor.change_steps(&adapters::initial_changes(&applied))?;
         let pages: Vec<Pages> = plan.kv_groups().into_iter().map(Pages::new).collect();
+        let device_name = device.as_deref().map(Backend::name);
         let fallback = device.map(|_| {
             let plan = Arc::clone(&plan);
             Box::new(move || {
@@ -210,6 +228,7 @@ impl Model {
         });
         let inner = Inner {
             placement_line: line,
+            device: device_name,
             notices: Mutex::default(),
             context,
             batch: batch(options),
@@ -282,6 +301,11 @@ impl Model {
     /// computes wrongly with instructions that it reports.
     pub fn warnings(&self) -> &[String] {
         &self.inner.warnings
+    }
+
+    /// The GPU that runs the model or a part of it, such as `vulkan:0`; `None` where the CPU runs all.
+    pub fn device(&self) -> Option<&str> {
+        self.inner.device.as_deref()
     }
 
     /// What happened since this was last asked that the user should hear: a device that was lost.

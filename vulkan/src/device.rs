@@ -31,6 +31,8 @@ pub(crate) struct Inner {
     kernels: Mutex<Kernels>,
     /// Whether kernels have to make fused multiply-adds of doubles.
     soft_fma: AtomicBool,
+    /// Whether the device's own memory is to be filled as if the host did not see it, for tests on devices where it does.
+    hidden: AtomicBool,
     /// Allocations and submissions that succeed before one fails, for tests of faults.
     allocations_left: AtomicU64,
     submissions_left: AtomicU64,
@@ -131,6 +133,7 @@ impl Gpu {
                 layout,
                 kernels: Mutex::new(Kernels { cache, ..Kernels::default() }),
                 soft_fma: AtomicBool::new(false),
+                hidden: AtomicBool::new(false),
                 allocations_left: AtomicU64::new(u64::MAX),
                 submissions_left: AtomicU64::new(u64::MAX),
                 driver,
@@ -189,6 +192,17 @@ impl Gpu {
     /// Lets the next `n` pieces of work be handed over and then the device be lost, for tests of faults.
     pub fn lose_after(&self, n: u64) {
         self.inner.submissions_left.store(n, Ordering::Relaxed);
+    }
+
+    /// Fills and reads the device's own memory through staging from now on, as on a card whose memory the host does not see,
+    /// for tests.
+    pub fn hide_memory(&self) {
+        self.inner.hidden.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the host may use a view of the device's own memory.
+    pub(crate) fn sees_memory(&self) -> bool {
+        !self.inner.hidden.load(Ordering::Relaxed)
     }
 
     /// A kernel by its name in `shaders/kernels.txt`, with the values of its specialisation constants from number 0 on.

@@ -72,7 +72,7 @@ impl Gpu {
             buffer.memory = unsafe { device.allocate_memory(&info, None) }.ok()?;
             Some(host)
         });
-        let host = host.ok_or(short)?;
+        let host = host.ok_or(short)? && (used != Use::Device || self.sees_memory());
         // SAFETY: memory and buffer are fresh, and the memory has the size and a type that the buffer needs.
         unsafe { device.bind_buffer_memory(handle, buffer.memory, 0) }.map_err(|_| short)?;
         let info = vk::BufferDeviceAddressInfo::default().buffer(handle);

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use llamay_plan::{ExpertProjection, Gating, KV_PAGE, Nonlinearity, NormKind, Op, RopePairs, Scoring, SlotId};
+use llamay_plan::{
+    ExpertProjection, Gating, KV_PAGE, Nonlinearity, NormKind, Op, RopePairs, Scoring, SlotId,
+};
 
 use crate::device::Commands;
 use crate::executor::{Loaded, VulkanExecutor};

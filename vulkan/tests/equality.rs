@@ -7,6 +7,20 @@ use llamay_formats::Format;
 use llamay_model::shapes::Shape;
 use llamay_plan::KvType;
 
+/// A card whose memory the host does not see.
+#[test]
+fn weights_and_activations_that_go_through_staging_give_the_same_bits() {
+    let Some(backend) = backend() else { return };
+    backend.gpu().hide_memory();
+    for name in ["llama-gqa", "mixtral"] {
+        let shape = Shape::named(name).expect("a generated model");
+        let golden = include_str!("../../engine/tests/golden_hashes.txt");
+        let line = golden.lines().find(|l| l.starts_with(&format!("{name} Q4_0 "))).expect("a hash");
+        let logits = Running::new(&backend, shape, Format::Q4_0, KvType::default()).feed(0, &tokens(70));
+        assert!(line.ends_with(&format!(" {:016x}", hash(&logits))), "{line}");
+    }
+}
+
 /// Every generated model in some formats, and in each type of cache, has the hashes that the portable kernels gave
 /// (`engine/tests/golden_hashes.txt`).
 #[test]

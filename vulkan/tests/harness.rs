@@ -18,6 +18,16 @@ fn values_come_back_from_the_device() {
 }
 
 #[test]
+fn memory_that_the_host_does_not_see_is_filled_and_read_through_staging() {
+    let Some(gpu) = device() else { return };
+    gpu.hide_memory();
+    // More than staging holds at once.
+    let values: Vec<u32> = (0..(40 << 20) / 4).map(|i| i ^ 0x5555).collect();
+    let buffer = gpu.upload(&values).unwrap();
+    assert!(gpu.read::<u32>(&buffer).unwrap() == values);
+}
+
+#[test]
 fn an_allocation_that_fails_is_an_error_and_the_next_one_is_not() {
     let Some(gpu) = device() else { return };
     gpu.fail_allocation_after(1);

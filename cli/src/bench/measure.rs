@@ -48,9 +48,10 @@ pub(super) fn open(
     path: &Path,
     case: Case,
     shapes: &[Shape],
+    device: &args::Device,
     adapters: &Adapters,
 ) -> Result<Opened, CliError> {
-    let env = Options::from_env()?;
+    let env = device.choose(Options::from_env()?);
     let options = Options {
         threads: case.threads.or(env.threads),
         context: shapes.iter().map(Shape::context).max(),

@@ -86,8 +86,8 @@ fn fields(result: &Measured) -> Map<String, Value> {
     let object = json!({
         "llamay_version": env!("CARGO_PKG_VERSION"),
         "cpu_info": cpu_info(),
-        "gpu_info": "",
-        "backends": "CPU",
+        "gpu_info": result.model.device().unwrap_or_default(),
+        "backends": backend(result),
         "placement": result.model.placement(),
         "model_filename": result.path.display().to_string(),
         "model_type": model_type(gguf),
@@ -156,6 +156,11 @@ fn markdown_header() -> String {
     format!("{}|{}|\n", markdown(&names), rules.join("|"))
 }
 
+/// What runs the model: the GPU, or the CPU where none runs a part.
+fn backend(result: &Measured) -> &str {
+    result.model.device().unwrap_or("CPU")
+}
+
 fn markdown_row(result: &Measured, row: &Map<String, Value>) -> String {
     let number = |name: &str| row.get(name).and_then(Value::as_u64).unwrap_or_default();
     let float = |name: &str| row.get(name).and_then(Value::as_f64).unwrap_or_default();
@@ -163,7 +168,7 @@ fn markdown_row(result: &Measured, row: &Map<String, Value>) -> String {
         model_type(result.model.gguf()),
         output::bytes(number("model_size")),
         output::count(number("model_n_params")),
-        "CPU".to_owned(),
+        backend(result).to_owned(),
         result.threads.to_string(),
         test_name(result),
         format!("{:.2} ± {:.2}", float("avg_ts"), float("stddev_ts")),
