@@ -82,6 +82,8 @@ pub struct VulkanExecutor {
     logits: Scratch,
     /// Tokens, and those that want logits, for which there is room.
     room: (usize, usize),
+    /// Rows of a launch for each token, at the most: the experts that it chooses.
+    rows_a_token: usize,
     recorded: HashMap<Key, Commands>,
 }
 
@@ -130,6 +132,7 @@ impl VulkanExecutor {
             ropes: ropes?,
             logits: Scratch::default(),
             room: (0, 0),
+            rows_a_token: plan.steps.iter().map(|s| rows_a_token(&plan, &s.op)).max().unwrap_or(1),
             recorded: HashMap::new(),
             gpu: gpu.clone(),
             plan,
@@ -278,7 +281,7 @@ impl VulkanExecutor {
     /// Brings to the device what some steps need of a batch.
     fn begin(&mut self, batch: &Batch<'_>, steps: Range<usize>) -> Result<Inputs, ExecError> {
         // Most kernels have a launch's rows in one dimension.
-        let most = self.gpu.inner.physical.max_groups[1] as usize;
+        let most = self.gpu.inner.physical.max_groups[1] as usize / self.rows_a_token;
         if batch.tokens.len() > most {
             let bytes = 4 * batch.tokens.len() as u64;
             return Err(ExecError::OutOfMemory {
@@ -330,6 +333,14 @@ fn reserve_acts(gpu: &Gpu, acts: &mut [Scratch; 2], k: usize, rows: usize) -> Re
         }
     }
     Ok(moved)
+}
+
+/// Rows that a step's launch has for each token.
+fn rows_a_token(plan: &Plan, op: &Op) -> usize {
+    match op {
+        Op::ExpertLinear { chosen, .. } => plan.slot_of(*chosen).width.max(1),
+        _ => 1,
+    }
 }
 
 fn load_step(loader: &mut Loader<'_>, op: &Op) -> Result<Loaded, ExecError> {

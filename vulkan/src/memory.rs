@@ -97,11 +97,16 @@ impl Gpu {
             Use::ToDevice => &[own | seen, seen],
             Use::FromDevice => &[seen | Flags::HOST_CACHED, seen],
         };
-        let types = self.inner.physical.memory.memory_types_as_slice();
+        let memory = &self.inner.physical.memory;
+        let types = memory.memory_types_as_slice();
+        let heap = |t: &vk::MemoryType| memory.memory_heaps[t.heap_index as usize].size;
+        let largest = types.iter().filter(|t| t.property_flags.contains(own)).map(heap).max();
         let mut found: Vec<(u32, bool)> = Vec::new();
         for wish in wishes {
             for (i, t) in types.iter().enumerate() {
-                let fits = allowed & 1 << i != 0 && t.property_flags.contains(*wish);
+                // A card that shows the host a window of its memory needs it for other things.
+                let window = used == Use::Device && *wish == own | seen && Some(heap(t)) < largest;
+                let fits = allowed & 1 << i != 0 && t.property_flags.contains(*wish) && !window;
                 if fits && found.iter().all(|f| f.0 != i as u32) {
                     found.push((i as u32, t.property_flags.contains(seen)));
                 }
@@ -127,7 +132,7 @@ impl Gpu {
     /// Too little memory.
     pub fn zeroed(&self, bytes: usize) -> Result<Buffer, DeviceError> {
         let mut buffer = self.buffer("values", bytes as u64, Use::FromDevice)?;
-        buffer.write(0, &vec![0; bytes])?;
+        buffer.write(0, &vec![0; buffer.size as usize])?;
         Ok(buffer)
     }
 

@@ -2,10 +2,214 @@
 //! would give wrong text.
 
 use llamay_formats::{Activation, Format, QuantizedRow};
+use llamay_plan::KvType;
 
+use crate::kv::kind_number as kv_kind;
 use crate::pack::{self, Layout};
 use crate::record::record_words;
 use crate::{Buffer, DeviceError, Gpu, OpenError, kernels};
+
+/// A kernel's answer, in bits.
+type Answer = fn(&Gpu) -> Result<Vec<u32>, DeviceError>;
+
+/// What the other kernels make of numbers, and the hash of what is right: that of a device whose kernels have the CPU's bits
+/// wherever `tests/` compare them.
+const KNOWN: [(&str, Answer, u64); 6] = [
+    ("norms", norms, 0x9c5a_de89_d347_94a2),
+    ("rotations", rotations, 0x3ce0_02d6_409a_9fd4),
+    ("non-linearities", nonlinearities, 0xe2d3_b22d_d7f5_6abc),
+    ("routing", routing, 0x454d_a93e_a804_2829),
+    ("attention", attention, 0x45dd_105f_5811_3911),
+    ("attention over a quantised cache", quantised_attention, 0x33a5_3526_2650_c27d),
+];
+
+/// A short name for many bits (FNV-1a over words).
+fn hash(words: &[u32]) -> u64 {
+    words.iter().fold(0xcbf2_9ce4_8422_2325, |h, v| (h ^ u64::from(*v)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// A layer norm with weights and bias, and an RMS norm of two parts.
+fn norms(gpu: &Gpu) -> Result<Vec<u32>, DeviceError> {
+    let (x, w) = (gpu.upload(&numbers(300, 11))?, gpu.upload(&numbers(300, 12))?);
+    let out = gpu.zeroed(2 * 300 * 4)?;
+    let mut push = kernels::Norm {
+        x: x.address(),
+        weight: w.address(),
+        bias: w.address(),
+        out: out.address(),
+        len: 300,
+        parts: 1,
+        rows: 1,
+        flags: kernels::norm::LAYER | kernels::norm::WEIGHT | kernels::norm::BIAS,
+        weight_parts: 1,
+        eps: 1e-5,
+    };
+    gpu.run_once(&gpu.kernel("norm", &[])?, &push, [1, 1, 1])?;
+    (push.len, push.parts, push.flags) = (150, 2, kernels::norm::WEIGHT);
+    push.out += 300 * 4;
+    gpu.run_once(&gpu.kernel("norm", &[])?, &push, [2, 1, 1])?;
+    gpu.read(&out)
+}
+
+/// Angles of three positions, and heads that turn by them.
+fn rotations(gpu: &Gpu) -> Result<Vec<u32>, DeviceError> {
+    let tokens = gpu.upload(&[0u32, 0, 77, 0, 40_000, 0])?;
+    let frequencies: Vec<f32> = numbers(16, 13).iter().map(|v| v.abs()).collect();
+    let (frequencies, magnitudes) = (gpu.upload(&frequencies)?, gpu.upload(&[1.0f32, 1.0, 1.25])?);
+    let (cos, sin) = (gpu.zeroed(3 * 16 * 4)?, gpu.zeroed(3 * 16 * 4)?);
+    let push = kernels::Angles {
+        tokens: tokens.address(),
+        frequencies: frequencies.address(),
+        magnitudes: magnitudes.address(),
+        cos: cos.address(),
+        sin: sin.address(),
+        half_: 16,
+        rows: 3,
+    };
+    gpu.run_once(&gpu.kernel("angles", &[])?, &push, [1, 3, 1])?;
+    let x = gpu.zeroed(3 * 80 * 4)?;
+    let from = gpu.upload(&numbers(3 * 80, 14))?;
+    let copy = kernels::Elementwise {
+        x: from.address(),
+        y: from.address(),
+        out: x.address(),
+        n: 3 * 80,
+        scale: 1.0,
+    };
+    gpu.run_once(&gpu.kernel("elementwise", &[kernels::elementwise::SCALE, 0])?, &copy, [1, 1, 1])?;
+    let push = kernels::Rope {
+        x: x.address(),
+        cos: cos.address(),
+        sin: sin.address(),
+        width: 80,
+        head_dim: 40,
+        half_: 16,
+        rows: 3,
+        interleaved: 0,
+        pad: 0,
+    };
+    gpu.run_once(&gpu.kernel("rope", &[])?, &push, [1, 3, 1])?;
+    gpu.read(&x)
+}
+
+/// Every non-linearity and the soft cap, from -8 to 8.
+fn nonlinearities(gpu: &Gpu) -> Result<Vec<u32>, DeviceError> {
+    let x: Vec<f32> = numbers(128, 15).iter().map(|v| 8.0 * v).collect();
+    let (x, out) = (gpu.upload(&x)?, gpu.zeroed(8 * 128 * 4)?);
+    let activate = (0..6).map(|kind| [kernels::elementwise::ACTIVATE, kind]);
+    let others = [[kernels::elementwise::SOFTCAP, 0], [kernels::elementwise::CLIPPED_SWIGLU, 0]];
+    for (i, constants) in activate.chain(others).enumerate() {
+        let push = kernels::Elementwise {
+            x: x.address(),
+            y: x.address(),
+            out: out.address() + 4 * 128 * i as u64,
+            n: 128,
+            scale: 5.0,
+        };
+        gpu.run_once(&gpu.kernel("elementwise", &constants)?, &push, [1, 1, 1])?;
+    }
+    gpu.read(&out)
+}
+
+/// Five of forty experts, and their outputs joined.
+fn routing(gpu: &Gpu) -> Result<Vec<u32>, DeviceError> {
+    let (x, parts) = (gpu.upload(&numbers(40, 16))?, gpu.upload(&numbers(5 * 20, 17))?);
+    let out = gpu.zeroed((5 + 5 + 20) * 4)?;
+    let (chosen, weights, sum) = (out.address(), out.address() + 20, out.address() + 40);
+    let push = kernels::Route {
+        x: x.address(),
+        bias: x.address(),
+        chosen,
+        weights,
+        n_expert: 40,
+        n_used: 5,
+        rows: 1,
+        flags: kernels::route::BIAS | kernels::route::NORMALIZE,
+        scoring: 0,
+        scale: 1.5,
+    };
+    gpu.run_once(&gpu.kernel("route", &[])?, &push, [1, 1, 1])?;
+    let push =
+        kernels::Combine { x: parts.address(), weights, out: sum, width: 20, n_used: 5, rows: 1, pad: 0 };
+    gpu.run_once(&gpu.kernel("combine", &[])?, &push, [1, 1, 1])?;
+    gpu.read(&out)
+}
+
+fn attention(gpu: &Gpu) -> Result<Vec<u32>, DeviceError> {
+    attention_over(gpu, KvType::F16)
+}
+
+fn quantised_attention(gpu: &Gpu) -> Result<Vec<u32>, DeviceError> {
+    attention_over(gpu, KvType::Q8_0)
+}
+
+/// The last of 70 tokens, with two query heads for each key head, over two pages, whole and shared out.
+fn attention_over(gpu: &Gpu, kv: KvType) -> Result<Vec<u32>, DeviceError> {
+    const N: usize = 70;
+    const DIM: usize = 40;
+    let kind = [kv_kind(kv)];
+    let (k, v) = (gpu.upload(&numbers(N * DIM, 18))?, gpu.upload(&numbers(N * DIM, 19))?);
+    let q = gpu.upload(&numbers(2 * DIM, 20))?;
+    let tokens: Vec<u32> = (0..N as u32).flat_map(|i| [i, 0]).collect();
+    let (tokens, starts) = (gpu.upload(&tokens)?, gpu.upload(&[0u32])?);
+    // Room for either kind of page.
+    let page = 2 * 64 * 2 * DIM * 4;
+    let cache = gpu.zeroed(2 * page)?;
+    let pages = gpu.upload(&[cache.address(), cache.address() + page as u64])?;
+    let store = kernels::KvStore {
+        k: k.address(),
+        v: v.address(),
+        tokens: tokens.address(),
+        pages: pages.address(),
+        starts: starts.address(),
+        rows: N as u32,
+        heads: 1,
+        head_dim: DIM as u32,
+        group: 0,
+        n_groups: 1,
+        layer: 0,
+    };
+    gpu.run_once(&gpu.kernel("kv_store", &kind)?, &store, [1, N as u32, 1])?;
+    let (out, scratch) = (gpu.zeroed(2 * 2 * DIM * 4)?, gpu.zeroed(2 * 2 * (DIM + 2) * 4)?);
+    let mut push = kernels::Attention {
+        q: q.address(),
+        out: out.address(),
+        tokens: tokens.address() + 8 * (N as u64 - 1),
+        pages: pages.address(),
+        starts: starts.address(),
+        sinks: q.address(),
+        rows: 1,
+        heads: 2,
+        heads_kv: 1,
+        head_dim: DIM as u32,
+        group: 0,
+        n_groups: 1,
+        layer: 0,
+        window: 66,
+        scale: 0.5,
+        softcap: 3.0,
+        flags: kernels::attention::SINKS,
+        max_pages: 0,
+        scratch: scratch.address(),
+    };
+    gpu.run_once(&gpu.kernel("attention", &kind)?, &push, [2, 1, 1])?;
+    push.max_pages = 2;
+    gpu.run_once(&gpu.kernel("attention_pages", &kind)?, &push, [2, 1, 2])?;
+    let merge = kernels::AttentionMerge {
+        scratch: push.scratch,
+        out: push.out + 4 * 2 * DIM as u64,
+        tokens: push.tokens,
+        sinks: push.sinks,
+        heads: 2,
+        head_dim: push.head_dim,
+        window: push.window,
+        max_pages: 2,
+        flags: push.flags,
+        pad: 0,
+    };
+    gpu.run_once(&gpu.kernel("attention_merge", &[])?, &merge, [2, 1, 1])?;
+    gpu.read(&out)
+}
 
 /// Numbers in (-1, 1) that follow no pattern that a kernel could hit by chance.
 fn numbers(n: usize, seed: u32) -> Vec<f32> {
@@ -32,6 +236,13 @@ pub(crate) fn run(gpu: &Gpu) -> Result<(), OpenError> {
         match outcome {
             Ok(true) => {}
             Ok(false) => return Err(fail(format!("{name} gives other bits"))),
+            Err(e) => return Err(fail(format!("{name}: {e}"))),
+        }
+    }
+    for (name, test, known) in KNOWN {
+        match test(gpu).map(|words| hash(&words)) {
+            Ok(found) if found == known => {}
+            Ok(found) => return Err(fail(format!("{name} give other bits ({found:#018x})"))),
             Err(e) => return Err(fail(format!("{name}: {e}"))),
         }
     }
