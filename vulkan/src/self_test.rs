@@ -18,7 +18,7 @@ const KNOWN: [(&str, Answer, u64); 6] = [
     ("norms", norms, 0x9c5a_de89_d347_94a2),
     ("rotations", rotations, 0x3ce0_02d6_409a_9fd4),
     ("non-linearities", nonlinearities, 0xe2d3_b22d_d7f5_6abc),
-    ("routing", routing, 0x454d_a93e_a804_2829),
+    ("routing", routing, 0xe2ee_628a_0e3a_8a44),
     ("attention", attention, 0x45dd_105f_5811_3911),
     ("attention over a quantised cache", quantised_attention, 0x33a5_3526_2650_c27d),
 ];
