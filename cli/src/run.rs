@@ -1,6 +1,7 @@
 //! `llamay run`: an answer, a completion, or a chat.
 
 use std::collections::hash_map::RandomState;
+#[cfg(unix)]
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, IsTerminal, Read};
