@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use llamay_plan::Backend;
 
-use crate::Error;
+use crate::{Error, Options};
 
 /// The device that a model is to run on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,8 +56,16 @@ pub fn gpu_backends() -> Vec<&'static str> {
     if cfg!(feature = "vulkan") { vec!["vulkan"] } else { Vec::new() }
 }
 
+/// The device that the options ask for; `None` for the CPU.
+pub(crate) fn of(options: &Options) -> Result<Option<Arc<dyn Backend>>, Error> {
+    match &options.backend {
+        Some(custom) => Ok(Some(Arc::clone(&custom.0))),
+        None => open(&options.device),
+    }
+}
+
 /// Opens the device; `None` for the CPU.
-pub(crate) fn open(choice: &DeviceChoice) -> Result<Option<Arc<dyn Backend>>, Error> {
+fn open(choice: &DeviceChoice) -> Result<Option<Arc<dyn Backend>>, Error> {
     match choice {
         DeviceChoice::Cpu => Ok(None),
         // Without a word where there is no GPU: nobody asked for one. `llamay version` says why there is none.

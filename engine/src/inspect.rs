@@ -4,12 +4,12 @@ use llamay_cpu::CpuBackend;
 use llamay_gguf::{Gguf, TensorType};
 use llamay_model::PlanOptions;
 use llamay_model::lora::{Adapter, LoraError, is_adapter};
-use llamay_plan::{Backend, KvGroup, Op, Placement, Plan};
+use llamay_plan::{KvGroup, Op, Plan};
 use llamay_tokenizer::{Kind, Tokenizer};
 
 use crate::adapters::{self, AdapterSource};
 use crate::model::context;
-use crate::{Error, Memory, Model, Options};
+use crate::{Error, Memory, Model, Options, devices, share};
 
 /// A file, seen from outside.
 #[derive(Debug)]
@@ -138,10 +138,9 @@ fn runnable(gguf: &Gguf, options: &Options) -> Result<Runnable, Error> {
     adapters::apply_all(&mut loaded.plan, &AdapterSource::open_all(&options.adapters)?)?;
     let plan = &loaded.plan;
     let cpu = CpuBackend::new(options.isa, options.threads.unwrap_or_else(llamay_cpu::available_threads));
-    let placement = Placement::compute(plan, None, &cpu, None)?;
     let context = context(plan, options)?;
     Ok(Runnable {
-        placement: placement.line(plan, None, &cpu as &dyn Backend),
+        placement: share::out(plan, devices::of(options)?, &cpu, options, context)?.line,
         memory: Memory::of(plan, options, context),
         kv_groups: plan.kv_groups(),
         context,

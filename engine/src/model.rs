@@ -188,10 +188,7 @@ impl Model {
         let threads = options.threads.unwrap_or_else(llamay_cpu::available_threads);
         let cpu = Arc::new(CpuBackend::new(options.isa, threads));
         warnings.extend(cpu.faults().iter().cloned());
-        let device = match &options.backend {
-            Some(custom) => Some(Arc::clone(&custom.0)),
-            None => devices::open(&options.device)?,
-        };
+        let device = devices::of(options)?;
         let Shares { device, placement, line } = share::out(&plan, device, &*cpu, options, context)?;
         let on_cpu = share::cpu_part(&plan, &placement);
         check_memory(&plan, options, &on_cpu, cpu.free_memory())?;

@@ -121,7 +121,7 @@ pub fn verify(
     for isa in kernel_sets(options) {
         runs.extend((1..=max_threads).map(|threads| on_cpu(isa, threads)));
     }
-    if let Some(device) = devices::open(&options.device)? {
+    if let Some(device) = devices::of(options)? {
         let threads = Some(max_threads);
         let name = device.name();
         let options = Options { threads, backend: Some(CustomBackend(device)), ..options.clone() };

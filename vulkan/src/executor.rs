@@ -34,6 +34,7 @@ pub(crate) struct Projection {
 pub(crate) struct ExpertStack {
     pub(crate) stack: Stack,
     pub(crate) bias: Option<Buffer>,
+    pub(crate) out: SlotId,
 }
 
 /// A step's weights on the device.
@@ -376,7 +377,7 @@ fn load_step(loader: &mut Loader<'_>, op: &Op) -> Result<Loaded, ExecError> {
             let mut loaded = Vec::with_capacity(projections.len());
             for p in projections {
                 let stack = loader.stack(&p.experts, plan.slot_of(p.out).width / n_used)?;
-                loaded.push(ExpertStack { stack, bias: loader.vector(p.bias)? });
+                loaded.push(ExpertStack { stack, bias: loader.vector(p.bias)?, out: p.out });
             }
             Loaded::Experts(loaded)
         }

@@ -2,15 +2,14 @@
 
 use std::collections::HashSet;
 
-use llamay_plan::{
-    ExpertProjection, Gating, KV_PAGE, Nonlinearity, NormKind, Op, RopePairs, Scoring, SlotId,
-};
+use llamay_formats::Format;
+use llamay_plan::{Gating, KV_PAGE, Nonlinearity, NormKind, Op, RopePairs, Scoring, SlotId};
 
 use crate::device::Commands;
-use crate::executor::{Loaded, VulkanExecutor};
+use crate::executor::{ExpertStack, Loaded, Projection, VulkanExecutor};
 use crate::inputs::Inputs;
 use crate::kernels::{self, elementwise};
-use crate::weights::Matrix;
+use crate::pack::Layout;
 use crate::{DeviceError, Kernel};
 
 /// Columns of a workgroup of a matrix product, at the most.
@@ -125,41 +124,7 @@ impl VulkanExecutor {
             }
             Op::Linear { x, projections: _ } => {
                 let Loaded::Linear(projections) = &self.steps[i] else { return Ok(()) };
-                let k = slots.width(*x);
-                self.quantize(to, projections.iter().map(|p| &p.matrix), *x, k, rows)?;
-                for p in projections {
-                    let (x_at, reads) = self.input(&p.matrix, *x);
-                    to.order(&[reads], &[Slot(p.out)]);
-                    for part in &p.matrix.parts {
-                        let mut push = kernels::Matmul {
-                            w: part.w,
-                            rest: part.rest,
-                            x: x_at,
-                            y: at(p.out),
-                            bias: p.bias.as_ref().map_or(0, |b| b.address() + 4 * part.first_row as u64),
-                            grid: self.grid(&p.matrix),
-                            rows: part.rows as u32,
-                            cols: rows as u32,
-                            blocks: p.matrix.layout.blocks() as u32,
-                            record: self.record_words(&p.matrix, k) as u32,
-                            y_stride: slots.width(p.out) as u32,
-                            y_first: part.first_row as u32,
-                            flags: if p.bias.is_some() { kernels::matmul::BIAS } else { 0 },
-                            ..kernels::Matmul::default()
-                        };
-                        let columns = rows.min(COLUMNS);
-                        // More columns than a launch can have go in several.
-                        let most = self.gpu.inner.physical.max_groups[1] as usize * columns;
-                        for first in (0..rows).step_by(most) {
-                            let cols = (rows - first).min(most);
-                            push.cols = cols as u32;
-                            push.x = x_at + 4 * (first as u64) * u64::from(push.record);
-                            push.y = at(p.out) + 4 * (first * slots.width(p.out)) as u64;
-                            let kernel = self.matmul(&p.matrix, columns)?;
-                            to.dispatch(kernel, &push, [part.rows.div_ceil(8), cols.div_ceil(columns), 1]);
-                        }
-                    }
-                }
+                self.linear(to, projections, *x, rows)?;
             }
             Op::Rope { x, heads: _, head_dim, rope } => {
                 let rope = usize::from(rope.0);
@@ -291,8 +256,9 @@ impl VulkanExecutor {
                 to.order(&[Slot(*x)], &[Slot(*chosen), Slot(*weights)]);
                 to.dispatch(self.gpu.kernel("route", &[])?, &push, [rows, 1, 1]);
             }
-            Op::ExpertLinear { x, cols, chosen, projections } => {
-                self.experts(to, i, *x, *cols, *chosen, projections, rows)?;
+            Op::ExpertLinear { x, cols, chosen, projections: _ } => {
+                let Loaded::Experts(stacks) = &self.steps[i] else { return Ok(()) };
+                self.experts(to, stacks, (*x, *cols), *chosen, rows)?;
             }
             Op::Combine { x, weights, out } => {
                 let width = slots.width(*out);
@@ -374,127 +340,138 @@ impl VulkanExecutor {
         Ok(())
     }
 
-    /// Records the quantisation of `rows` rows of `k` elements for each kind of block that the matrices meet.
+    /// Records the quantisation of `rows` rows of `k` elements, once for each length of blocks that the matrices meet.
     fn quantize<'a>(
         &self,
         to: &mut Recorder,
-        matrices: impl Iterator<Item = &'a Matrix>,
+        layouts: impl Iterator<Item = &'a Layout>,
         x: SlotId,
         k: usize,
         rows: usize,
     ) -> Result<(), DeviceError> {
         let mut done = Vec::new();
-        for matrix in matrices {
-            self.quantize_for(to, matrix.layout.act_block(), x, k, rows, &mut done)?;
+        for block in layouts.filter_map(Layout::act_block) {
+            if done.contains(&block) {
+                continue;
+            }
+            done.push(block);
+            let push = kernels::Quantize {
+                x: self.slots.address(x),
+                out: self.acts(block).address(),
+                k: k as u32,
+                rows: rows as u32,
+                block,
+                record: record_words(k, block) as u32,
+            };
+            to.order(&[Touched::Slot(x)], &[Touched::Acts(block)]);
+            to.dispatch(self.gpu.kernel("quantize", &[])?, &push, [k.div_ceil(256), rows, 1]);
         }
         Ok(())
     }
 
-    fn quantize_for(
-        &self,
-        to: &mut Recorder,
-        block: Option<u32>,
-        x: SlotId,
-        k: usize,
-        rows: usize,
-        done: &mut Vec<u32>,
-    ) -> Result<(), DeviceError> {
-        let Some(block) = block.filter(|b| !done.contains(b)) else { return Ok(()) };
-        done.push(block);
-        let record = record_words(k, block);
-        let push = kernels::Quantize {
-            x: self.slots.address(x),
-            out: self.acts(block).address(),
-            k: k as u32,
-            rows: rows as u32,
-            block,
-            record: record as u32,
-        };
-        to.order(&[Touched::Slot(x)], &[Touched::Acts(block)]);
-        to.dispatch(self.gpu.kernel("quantize", &[])?, &push, [k.div_ceil(256), rows, 1]);
-        Ok(())
-    }
-
-    /// Where a matrix finds its input.
-    fn input(&self, matrix: &Matrix, x: SlotId) -> (u64, Touched) {
-        self.input_of(matrix.layout.act_block(), x)
-    }
-
-    fn input_of(&self, block: Option<u32>, x: SlotId) -> (u64, Touched) {
-        match block {
-            Some(block) => (self.acts(block).address(), Touched::Acts(block)),
-            None => (self.slots.address(x), Touched::Slot(x)),
+    /// Where weights of a layout find their input of `k` elements, and words from one row of it to the next.
+    fn input(&self, layout: &Layout, x: SlotId, k: usize) -> (u64, usize, Touched) {
+        match layout.act_block() {
+            Some(block) => (self.acts(block).address(), record_words(k, block), Touched::Acts(block)),
+            None => (self.slots.address(x), k, Touched::Slot(x)),
         }
     }
 
-    /// Words from one row of the matrix's input to the next.
-    fn record_words(&self, matrix: &Matrix, k: usize) -> usize {
-        matrix.layout.act_block().map_or(k, |block| record_words(k, block))
-    }
-
-    /// The kernel that multiplies weights of the matrix's format with up to `columns` columns.
-    fn matmul(&self, matrix: &Matrix, columns: usize) -> Result<Kernel, DeviceError> {
-        self.matmul_of(&matrix.layout, columns)
-    }
-
-    fn matmul_of(&self, layout: &crate::pack::Layout, columns: usize) -> Result<Kernel, DeviceError> {
+    /// The kernel that multiplies weights of a layout with up to `columns` columns.
+    fn matmul(&self, layout: &Layout, columns: usize) -> Result<Kernel, DeviceError> {
         self.gpu.kernel(&layout.kernel(self.gpu.inner.physical.integer_dot), &[columns as u32])
     }
 
-    /// The code book of the matrix's format on the device; 0 where it has none.
-    fn grid(&self, matrix: &Matrix) -> u64 {
-        self.grids.get(&matrix.format).map_or(0, |b| b.address())
+    /// The code book of a format on the device; 0 where it has none.
+    fn grid(&self, format: Format) -> u64 {
+        self.grids.get(&format).map_or(0, |b| b.address())
     }
 
-    /// Records an expert step.
-    #[allow(clippy::too_many_arguments)]
+    /// Records a linear step.
+    fn linear(
+        &self,
+        to: &mut Recorder,
+        projections: &[Projection],
+        x: SlotId,
+        rows: usize,
+    ) -> Result<(), DeviceError> {
+        let k = self.slots.width(x);
+        self.quantize(to, projections.iter().map(|p| &p.matrix.layout), x, k, rows)?;
+        let columns = rows.min(COLUMNS);
+        // More columns than a launch can have go in several.
+        let most = self.gpu.inner.physical.max_groups[1] as usize * columns;
+        for Projection { matrix, bias, out } in projections {
+            let (x_at, record, reads) = self.input(&matrix.layout, x, k);
+            let (y_at, y_stride) = (self.slots.address(*out), self.slots.width(*out));
+            to.order(&[reads], &[Touched::Slot(*out)]);
+            for part in &matrix.parts {
+                for first in (0..rows).step_by(most) {
+                    let cols = (rows - first).min(most);
+                    let push = kernels::Matmul {
+                        w: part.w,
+                        rest: part.rest,
+                        x: x_at + 4 * (first * record) as u64,
+                        y: y_at + 4 * (first * y_stride) as u64,
+                        bias: bias.as_ref().map_or(0, |b| b.address() + 4 * part.first_row as u64),
+                        grid: self.grid(matrix.format),
+                        rows: part.rows as u32,
+                        cols: cols as u32,
+                        blocks: matrix.layout.blocks() as u32,
+                        record: record as u32,
+                        y_stride: y_stride as u32,
+                        y_first: part.first_row as u32,
+                        flags: if bias.is_some() { kernels::matmul::BIAS } else { 0 },
+                        ..kernels::Matmul::default()
+                    };
+                    let groups = [part.rows.div_ceil(8), cols.div_ceil(columns), 1];
+                    to.dispatch(self.matmul(&matrix.layout, columns)?, &push, groups);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Records an expert step over inputs of `k` elements.
     fn experts(
         &self,
         to: &mut Recorder,
-        i: usize,
-        x: SlotId,
-        k: usize,
+        stacks: &[ExpertStack],
+        (x, k): (SlotId, usize),
         chosen: SlotId,
-        projections: &[ExpertProjection],
         rows: usize,
     ) -> Result<(), DeviceError> {
-        let Loaded::Experts(stacks) = &self.steps[i] else { return Ok(()) };
         let n_used = self.slots.width(chosen);
         let row_a_choice = self.slots.width(x) != k;
         let input_rows = if row_a_choice { rows * n_used } else { rows };
-        let mut done = Vec::new();
-        for stack in stacks {
-            self.quantize_for(to, stack.stack.layout.act_block(), x, k, input_rows, &mut done)?;
-        }
-        for (stack, p) in stacks.iter().zip(projections) {
-            let layout = &stack.stack.layout;
-            let (x_at, reads) = self.input_of(layout.act_block(), x);
+        self.quantize(to, stacks.iter().map(|s| &s.stack.layout), x, k, input_rows)?;
+        for ExpertStack { stack, bias, out } in stacks {
+            let (x_at, record, reads) = self.input(&stack.layout, x, k);
             let push = kernels::Matmul {
-                w: stack.stack.part.w,
-                rest: stack.stack.part.rest,
+                w: stack.part.w,
+                rest: stack.part.rest,
                 x: x_at,
-                y: self.slots.address(p.out),
-                bias: stack.bias.as_ref().map_or(0, |b| b.address()),
+                y: self.slots.address(*out),
+                bias: bias.as_ref().map_or(0, |b| b.address()),
                 chosen: self.slots.address(chosen),
-                grid: self.grids.get(&stack.stack.format).map_or(0, |b| b.address()),
-                rows: stack.stack.part.rows as u32,
+                grid: self.grid(stack.format),
+                rows: stack.part.rows as u32,
                 cols: (rows * n_used) as u32,
-                blocks: layout.blocks() as u32,
-                record: layout.act_block().map_or(k, |block| record_words(k, block)) as u32,
-                y_stride: stack.stack.part.rows as u32,
+                blocks: stack.layout.blocks() as u32,
+                record: record as u32,
+                y_stride: stack.part.rows as u32,
                 y_first: 0,
                 flags: kernels::matmul::EXPERTS
-                    | if stack.bias.is_some() { kernels::matmul::BIAS } else { 0 }
+                    | if bias.is_some() { kernels::matmul::BIAS } else { 0 }
                     | if row_a_choice { kernels::matmul::ROW_A_CHOICE } else { 0 },
                 n_used: n_used as u32,
-                expert_w: stack.stack.expert_w as u32,
-                expert_rest: stack.stack.expert_rest as u32,
-                bias_stride: stack.stack.part.rows as u32,
+                expert_w: stack.expert_w as u32,
+                expert_rest: stack.expert_rest as u32,
+                bias_stride: stack.part.rows as u32,
                 pad: 0,
             };
-            to.order(&[reads, Touched::Slot(chosen)], &[Touched::Slot(p.out)]);
-            let groups = [stack.stack.part.rows.div_ceil(8), rows * n_used, 1];
-            to.dispatch(self.matmul_of(layout, 1)?, &push, groups);
+            to.order(&[reads, Touched::Slot(chosen)], &[Touched::Slot(*out)]);
+            let groups = [stack.part.rows.div_ceil(8), rows * n_used, 1];
+            to.dispatch(self.matmul(&stack.layout, 1)?, &push, groups);
         }
         Ok(())
     }
