@@ -79,6 +79,23 @@ impl Running {
     }
 }
 
+impl Running {
+    /// Feeds one token; how much `count` rose in the forward call alone.
+    pub(crate) fn decode(
+        &mut self,
+        position: usize,
+        token: u32,
+        logits: &mut Vec<f32>,
+        count: impl Fn() -> usize,
+    ) -> usize {
+        let tokens = [BatchToken { token, position: position as u32, sequence: 0, wants_logits: true }];
+        let tables = [self.tables.iter().map(Vec::as_slice).collect()];
+        let before = count();
+        self.executor.forward(Batch { tokens: &tokens, tables: &tables }, logits).unwrap();
+        count() - before
+    }
+}
+
 /// Tokens of a generated vocabulary, in no particular order; the engine's tests have the same.
 pub(crate) fn tokens(n: usize) -> Vec<u32> {
     (0..n).map(|i| ((i * 61 + i / 7 + 3) % llamay_model::shapes::N_VOCAB) as u32).collect()
