@@ -145,6 +145,10 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     for path in args.models.iter().chain(&args.model) {
         for case in cases(args) {
             let opened = measure::open(path, case, &shapes, &args.device, &args.adapters)?;
+            if args.profile && opened.model.device().is_some() {
+                let why = "steps are timed on the CPU alone; give --device off to profile there";
+                return Err(CliError::Failure(why.to_owned()));
+            }
             bar.set_message("what the machine can do");
             let ceilings = args.profile.then(|| profile::ceilings(&opened)).transpose()?;
             chart.begin(&opened);
