@@ -5,20 +5,8 @@
 #define UNIT 256
 #define ACT 256
 #define HAS_MIN 0
-
-float scale;
-
-float value(uint unit, int isum, int msum) {
-    precise float t = scale * float(isum);
-    return t;
-}
-
-// An entry in eighths, 8 above them, less 8 and shifted by one.
-uvec2 shifted(uint number, bool down) {
-    uvec2 e = uvec2(p.grid.at[2 * number], p.grid.at[2 * number + 1]);
-    uint k = down ? 9 : 7;
-    return uvec2(minus(e.x, k), minus(e.y, k));
-}
+#include "unpack_scaled.glsl"
+#include "unpack_iq1.glsl"
 
 void begin() {
     precise float d = f16_to_f32(rest_bits()) * 0.125;

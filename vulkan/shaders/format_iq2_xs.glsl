@@ -5,15 +5,8 @@
 #define UNIT 256
 #define ACT 256
 #define HAS_MIN 0
-
-float scale;
-
-float value(uint unit, int isum, int msum) {
-    precise float t = scale * float(isum);
-    return t;
-}
-
-uvec2 entry(uint number) { return uvec2(p.grid.at[2 * number], p.grid.at[2 * number + 1]); }
+#include "unpack_scaled.glsl"
+#include "unpack_iq2.glsl"
 
 void begin() {
     precise float d = f16_to_f32(rest_bits()) * 0.125;

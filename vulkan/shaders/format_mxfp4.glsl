@@ -5,25 +5,13 @@
 #define UNIT 32
 #define ACT 32
 #define HAS_MIN 0
+#include "unpack_scaled.glsl"
 
-float scale;
-
-float value(uint unit, int isum, int msum) {
-    precise float t = scale * float(isum);
-    return t;
-}
-
-// What a code stands for, as a byte.
-uint number(uint code) {
-    uint four = code < 8 ? (code < 4 ? 0x03020100u : 0x0c080604u) : (code < 12 ? 0xfdfeff00u : 0xf4f8fafcu);
-    return four >> 8 * (code & 3u) & 255u;
-}
-
-// The same for four nibbles, the low ones of bytes.
-uint numbers(uint codes) {
-    return number(codes & 15u) | number(codes >> 8 & 15u) << 8 | number(codes >> 16 & 15u) << 16
-        | number(codes >> 24 & 15u) << 24;
-}
+#define TABLE0 0x03020100u
+#define TABLE1 0x0c080604u
+#define TABLE2 0xfdfeff00u
+#define TABLE3 0xf4f8fafcu
+#include "unpack_table.glsl"
 
 void begin() {
     uint e = rest_bits();

@@ -5,14 +5,7 @@
 #define UNIT 32
 #define ACT 32
 #define HAS_MIN 1
-
-float scale, least;
-
-float value(uint unit, int isum, int msum) {
-    precise float m = least * float(msum);
-    precise float t = fma(scale, float(isum), m);
-    return t;
-}
+#include "unpack_min.glsl"
 
 void begin() {
     uint both = word_at(0);

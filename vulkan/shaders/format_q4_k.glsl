@@ -5,28 +5,8 @@
 #define UNIT 256
 #define ACT 256
 #define HAS_MIN 1
-
-float scale, least;
-
-float value(uint unit, int isum, int msum) {
-    precise float m = least * float(msum);
-    precise float t = fma(scale, float(isum), m);
-    return t;
-}
-
-// The 6-bit scale and minimum of 32 weights from the 12 bytes in words 1 to 3.
-void scale_and_min(uint j, out int factor, out int low) {
-    uint k = j % 4;
-    uint a = byte_of(word_at(1), k), b = byte_of(word_at(2), k), c = byte_of(word_at(3), k);
-    factor = int(j < 4 ? a & 63u : (c & 15u) | a >> 6 << 4);
-    low = int(j < 4 ? b & 63u : c >> 4 | b >> 6 << 4);
-}
-
-void begin() {
-    uint both = word_at(0);
-    scale = f16_to_f32(both & 0xffffu);
-    least = negate(f16_to_f32(both >> 16));
-}
+#include "unpack_min.glsl"
+#include "unpack_k.glsl"
 
 void sub(uint i, out uvec4 q, inout int factor, inout int low) {
     uint at = 4 + i / 4 * 8 + i % 2 * 4;

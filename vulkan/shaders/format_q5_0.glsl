@@ -5,18 +5,8 @@
 #define UNIT 32
 #define ACT 32
 #define HAS_MIN 0
-
-float scale;
-
-float value(uint unit, int isum, int msum) {
-    precise float t = scale * float(isum);
-    return t;
-}
-
-uvec4 fifth(uint high, uint i) {
-    high >>= 16 * i;
-    return uvec4(spread(high), spread(high >> 4), spread(high >> 8), spread(high >> 12)) << 4;
-}
+#include "unpack_scaled.glsl"
+#include "unpack_fifth.glsl"
 
 void begin() { scale = f16_to_f32(rest_bits()); }
 

@@ -5,19 +5,8 @@
 #define UNIT 32
 #define ACT 32
 #define HAS_MIN 1
-
-float scale, least;
-
-float value(uint unit, int isum, int msum) {
-    precise float m = least * float(msum);
-    precise float t = fma(scale, float(isum), m);
-    return t;
-}
-
-uvec4 fifth(uint high, uint i) {
-    high >>= 16 * i;
-    return uvec4(spread(high), spread(high >> 4), spread(high >> 8), spread(high >> 12)) << 4;
-}
+#include "unpack_min.glsl"
+#include "unpack_fifth.glsl"
 
 void begin() {
     uint both = word_at(0);

@@ -5,13 +5,7 @@
 #define UNIT 32
 #define ACT 32
 #define HAS_MIN 0
-
-float scale;
-
-float value(uint unit, int isum, int msum) {
-    precise float t = scale * float(isum);
-    return t;
-}
+#include "unpack_scaled.glsl"
 
 void begin() { scale = f16_to_f32(rest_bits()); }
 

@@ -1,0 +1,7 @@
+// The value of formats with a scale alone.
+float scale;
+
+float value(uint unit, int isum, int msum) {
+    precise float t = scale * float(isum);
+    return t;
+}
