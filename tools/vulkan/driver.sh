@@ -10,7 +10,7 @@ cache=${LLAMAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/llamay}
 
 apt_get libvulkan1 vulkan-validationlayers ||
     { echo "skipped Vulkan: no loader with a validation layer, and Debian's cannot be installed" >&2; exit 3; }
-if ! ls /usr/share/vulkan/icd.d/lvp_icd.*.json > /dev/null 2>&1; then
+if ! ls /usr/share/vulkan/icd.d/lvp_icd*.json > /dev/null 2>&1; then
     # Mesa 22 of Debian 12 lacks what the kernels need; backports have a newer one.
     suite=$(. /etc/os-release && echo "$VERSION_CODENAME")-backports
     DEBIAN_FRONTEND=noninteractive backports "$suite" \
