@@ -79,6 +79,11 @@ pub trait Backend: Send + Sync {
     /// implemented or refused.
     fn supports(&self, op: &Op, formats: &[Format]) -> Result<(), Refusal>;
 
+    /// As [`Backend::supports`], for a step of a plan, whose slots have sizes that a device may not take.
+    fn supports_in(&self, plan: &Plan, op: &Op) -> Result<(), Refusal> {
+        self.supports(op, &plan.formats_of(op))
+    }
+
     /// Bytes the device has free for weights and cache, where that is known.
     fn free_memory(&self) -> Option<u64>;
 

@@ -97,7 +97,7 @@ impl Placement {
                 Part::Layer(l) => *l >= first_layer,
                 Part::Head => first_layer < plan.n_layer,
             });
-            let answer = wanted.map(|d| d.supports(&step.op, &plan.formats_of(&step.op)));
+            let answer = wanted.map(|d| d.supports_in(plan, &step.op));
             if let (Some(Err(refusal)), Some(device)) = (&answer, device) {
                 refused.insert(*part);
                 placement.falls.push(Fall { step: i, device: device.name(), refusal: refusal.clone() });

@@ -216,6 +216,25 @@ impl Backend for VulkanBackend {
         }
     }
 
+    fn supports_in(&self, plan: &Plan, op: &Op) -> Result<(), Refusal> {
+        // What kernels hold in shared memory: `MOST` in attention_tile.glsl, `MOST` and `MOST_USED` in route.comp.
+        let within = |what: &str, n: usize, most: usize| match n <= most {
+            true => Ok(()),
+            false => Err(Refusal::Device(op.name(), format!("{n} {what} are more than {most}"))),
+        };
+        match op {
+            Op::Attend { kv, .. } => {
+                within("elements of a head", plan.kv[usize::from(kv.0)].head_dim, 1024)?;
+            }
+            Op::Route { x, chosen, .. } => {
+                within("experts", plan.slot_of(*x).width, 1024)?;
+                within("chosen experts", plan.slot_of(*chosen).width, 64)?;
+            }
+            _ => {}
+        }
+        self.supports(op, &plan.formats_of(op))
+    }
+
     fn free_memory(&self) -> Option<u64> {
         let inner = &self.gpu.inner;
         Some(inner.physical.budget(&inner.driver.instance).unwrap_or(inner.physical.memory_bytes()))

@@ -164,13 +164,13 @@ impl Case {
     }
 }
 
-/// Makes part of a row one of a few special ones. In a part that half precision has to hold nothing is too large for it.
+/// Makes part of a row one of a few special ones. Where half precision has to hold it, nothing is too large.
 fn odd(part: &mut [f32], random: &mut Random, halves: bool) {
     let first = part[0];
     match random.next() % 12 {
         0 => part.fill(0.0),
         1 => part.iter_mut().step_by(2).for_each(|x| *x = -0.0),
-        // A scale that is subnormal in half precision, one that vanishes there, and blocks that count as zero.
+        // A scale that is subnormal in half precision, one that vanishes there, blocks that count as zero.
         2 => part.iter_mut().for_each(|x| *x *= 1e-4),
         3 => part.iter_mut().for_each(|x| *x *= 1e-7),
         4 => part.iter_mut().for_each(|x| *x *= MIN_AMAX * 0.4),
@@ -365,7 +365,7 @@ fn expected(case: &Case, kind: KvType, data: &Data) -> Vec<f32> {
 
 // The device.
 
-/// A number that no test expects, a NaN, so that what is read before it is written shows, and what is never written.
+/// A NaN that no test expects: it shows what is read before it is written, and what is never written.
 const POISON: u32 = 0x7fc1_2345;
 /// Words before and behind the layer's part of a page, which are others'.
 const OTHERS: [usize; 2] = [12, 20];
@@ -606,7 +606,7 @@ fn check(gpu: &Gpu, case: &Case, kind: KvType, feeds: &[Feed], seed: u64) {
             if let Some(&i) = wrong.first() {
                 let width = case.heads * case.head_dim;
                 panic!(
-                    "{kind:?} {case:?}, {form}, {} batches: {} of {} wrong, first row {} element {}: {:e} for {:e}",
+                    "{kind:?} {case:?}, {form}, {} batches: {} of {} wrong, row {} element {}: {:e} for {:e}",
                     feed.batches.len(),
                     wrong.len(),
                     want.len(),
