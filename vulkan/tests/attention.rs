@@ -1,9 +1,12 @@
 //! The cache and attention over it have the bits of docs/arithmetic.md, "Attention", restated here.
 
+mod common;
+
 use std::collections::HashMap;
 use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
+use common::device;
 use llamay_formats::{Activation, MIN_AMAX, QuantizedRow, tree8};
 use llamay_plan::{KV_BLOCK, KV_PAGE, KvType};
 use llamay_vulkan::{Buffer, Gpu};
@@ -12,11 +15,6 @@ use llamay_vulkan::{Buffer, Gpu};
 #[allow(dead_code, unused_imports, unreachable_pub)]
 #[path = "../../cpu/src/math/mod.rs"]
 mod math;
-
-/// A device, or a line that says why there is none.
-fn device() -> Option<Gpu> {
-    Gpu::open_any().map_err(|why| eprintln!("skipped: {why}")).ok()
-}
 
 /// The push constants of `kv_store.comp`.
 #[repr(C)]

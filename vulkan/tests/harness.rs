@@ -1,11 +1,9 @@
 //! Buffers, copies and faults of a device.
 
-use llamay_vulkan::{DeviceError, Gpu};
+mod common;
 
-/// A device, or a line that says why there is none.
-fn device() -> Option<Gpu> {
-    Gpu::open_any().map_err(|why| eprintln!("skipped: {why}")).ok()
-}
+use common::device;
+use llamay_vulkan::DeviceError;
 
 #[test]
 fn values_come_back_from_the_device() {

@@ -1,6 +1,9 @@
 //! `shaders/math.glsl` gives the bits of the CPU's functions, and of IEEE 754 where it builds an operation itself.
 
+mod common;
+
 use bytemuck::{Pod, Zeroable};
+use common::device;
 use llamay_formats::{Format, round_even};
 use llamay_vulkan::Gpu;
 
@@ -8,11 +11,6 @@ use llamay_vulkan::Gpu;
 #[allow(dead_code, unused_imports, unreachable_pub)]
 #[path = "../../cpu/src/math/mod.rs"]
 mod math;
-
-/// A device, or a line that says why there is none.
-fn device() -> Option<Gpu> {
-    Gpu::open_any().map_err(|why| eprintln!("skipped: {why}")).ok()
-}
 
 /// Push constants of `math_test.comp`.
 #[repr(C)]

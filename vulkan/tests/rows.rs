@@ -1,6 +1,9 @@
 //! The kernels that work on rows give the bits of the CPU's.
 
+mod common;
+
 use bytemuck::{Pod, Zeroable};
+use common::device;
 use llamay_formats::{Activation, MIN_AMAX, QuantizedRow, tree8};
 use llamay_vulkan::{Buffer, Gpu};
 
@@ -8,11 +11,6 @@ use llamay_vulkan::{Buffer, Gpu};
 #[allow(dead_code, unused_imports, unreachable_pub)]
 #[path = "../../cpu/src/math/mod.rs"]
 mod math;
-
-/// A device, or a line that says why there is none.
-fn device() -> Option<Gpu> {
-    Gpu::open_any().map_err(|why| eprintln!("skipped: {why}")).ok()
-}
 
 /// Push constants, as the kernels declare them.
 macro_rules! push {
